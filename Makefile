@@ -24,13 +24,16 @@ unexport PYTHONDONTWRITEBYTECODE
 serve: .venv/runtime  ## the server on port 4000, data in ./topics-data
 	$(BIN)/topics serve
 
+# What else pytest is told, by any of the targets that run it.
+ARGS ?=
+
 # Four processes on any machine: many tests wait for servers that they start.  Where
 # TOPICS_TESTS_COVERAGE=1 is set, lines and branches are measured along the way (make coverage).
-test: .venv/ready  ## every test but those of Spark
-	$(BIN)/python -m pytest -p tests.measured -n 4 --dist loadfile --no-loadscope-reorder $(if $(TOPICS_TESTS_COVERAGE),--hypothesis-seed=0) --benchmark-disable -m "not spark" tests bench
+test: .venv/ready  ## every test but those of Spark; ARGS="-k lease" tells pytest more
+	$(BIN)/python -m pytest -p tests.measured -n 4 --dist loadfile --no-loadscope-reorder $(if $(TOPICS_TESTS_COVERAGE),--hypothesis-seed=0) --benchmark-disable -m "not spark" $(ARGS) tests bench
 
 test-spark: java  ## those that start a JVM
-	$(BIN)/python -m pytest --benchmark-disable -m spark tests bench
+	$(BIN)/python -m pytest --benchmark-disable -m spark $(ARGS) tests/spark tests/docs bench/test_spark.py
 
 sim: .venv/ready  ## the simulation: 1,000 worlds, every file call, every sown bug; CI runs it with SIM="--fixed 150 --new 450"
 	$(BIN)/python -m tests.sim.run $(SIM)
@@ -103,8 +106,8 @@ docs: .venv/ready  ## the documentation as a site, in build/site
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
-newcomer: .venv/ready  ## a clean clone, and every command of README.md and the tutorial typed in it
-	TOPICS_TESTS_NEWCOMER=1 $(BIN)/python -m pytest -s tests/test_newcomer.py
+newcomer: .venv/ready  ## a clean clone, and every command of README.md and of docs/ typed in it
+	TOPICS_TESTS_NEWCOMER=1 $(BIN)/python -m pytest -s $(ARGS) tests/test_newcomer.py
 
 dist: .venv/ready  ## a wheel and a source distribution, tried in clean environments
 	rm -rf build dist

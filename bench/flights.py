@@ -10,9 +10,9 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
@@ -97,11 +97,16 @@ class Report:
 
 @dataclass(slots=True)
 class Server:
-    """A server process on a scratch directory; it can be killed and started again."""
+    """A server process on a scratch directory; it can be killed and started again.
+
+    Attributes:
+        settings: More of its environment.
+    """
 
     home: Path
     url: str = ""
     process: subprocess.Popen[bytes] | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def data_dir(self) -> Path:
@@ -118,7 +123,7 @@ class Server:
         port_file.unlink(missing_ok=True)
         own = {"PORT": port, "PORT_FILE": str(port_file), "DATA_DIR": str(self.data_dir)}
         environ = {name: v for name, v in os.environ.items() if not name.startswith("TOPICS_")}
-        environ |= {f"TOPICS_{name}": value for name, value in own.items()}
+        environ |= {f"TOPICS_{name}": value for name, value in own.items()} | dict(self.settings)
         with (self.home / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "topics", "serve"],

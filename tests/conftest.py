@@ -43,7 +43,14 @@ SLOWEST: tuple[str, ...] = (
 """Where tests take longest, in order: they begin first, so that no process is alone with them at the end."""
 
 
+SPARK = ("tests/spark/", "tests/docs/", "bench/test_spark.py")
+"""Where `make test-spark` looks."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark") is not None and not item.nodeid.startswith(SPARK):
+            raise pytest.UsageError(f"make test-spark does not look for {item.nodeid}")
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return  # one process: whatever is first, nothing is alone at the end
 

@@ -165,6 +165,7 @@ def is_within(name: str, allowed: set[str]) -> bool:
 
 EVERYWHERE = {
     *("topics", "topics.version", "topics.visible", "topics.trust", "topics.distribution"),
+    "topics.nesting",
 }
 """What any module may import."""
 
@@ -399,7 +400,7 @@ UNTESTED = {
         f"protocol/faces/http/openapi/{name}.py": "words: test_operations, _descriptions, _examples, _field_docs"
         for name in (
             *("topics", "records", "queues", "routers", "schedules", "groups", "watch", "server"),
-            *("cluster", "jobs", "operation", "refusals", "words"),
+            *("clients", "cluster", "jobs", "operation", "refusals", "words"),
         )
     },
     "protocol/faces/http/rendering.py": "test_answers renders every outcome with it",

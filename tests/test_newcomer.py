@@ -14,8 +14,7 @@ from typing import Final
 
 import pytest
 from docs.pages import PAGES, blocks
-from docs.place import Place
-from docs.test_pages import read
+from docs.test_pages import follow, tour
 
 ROOT: Final = Path(__file__).parent.parent
 INSTALL_S: Final = 600
@@ -73,8 +72,12 @@ def test_nothing_else_was_changed(clone: Path) -> None:
     assert not list((clone / ".venv").rglob("site-packages/pytest"))  # for those who test
 
 
+@pytest.fixture(scope="module")
+def toured(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tour(tmp_path_factory.mktemp("tour"), clone / ".venv" / "bin", clone)
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if list(blocks(p))], ids=lambda page: page.name)
-def test_a_page_in_a_clone(clone: Path, tmp_path: Path, page: Path) -> None:
-    """A newcomer who types what a page has gets what it shows."""
-    with Place(tmp_path, clone / ".venv" / "bin", clone) as place:
-        read(page, place)
+def test_a_page_in_a_clone(clone: Path, toured: Path, tmp_path: Path, page: Path) -> None:
+    """A newcomer who types what a page has, after the tour, gets what it shows."""
+    follow(page, tmp_path, toured, clone / ".venv" / "bin", clone)

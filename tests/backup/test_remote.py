@@ -140,10 +140,10 @@ def test_a_connection_that_was_closed_is_opened_again(other: Other) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "told"),
     [
-        (404, b"{}", "it is no node of a cluster"),
+        (404, b"{}", "it is no server of topics"),
         (401, b'{"error":{"code":"unauthorized","message":"expected a valid key"}}', "valid key"),
         (503, b"busy", "it answered 503"),
-        (200, b"<html>", "it is no node of a cluster"),
+        (200, b"<html>", "it is no server of topics"),
     ],
 )
 def test_what_is_no_answer_is_told_in_a_line(

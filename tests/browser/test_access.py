@@ -148,8 +148,8 @@ def test_a_page_that_was_not_named_may_not(
 def test_the_page_asks_for_a_key_where_the_server_does(
     start: Callable[..., Server], page: Any, console: Console
 ) -> None:
-    """The form is there once a request was refused for want of a key, a wrong key is called one, and a
-    key that may not see routers shows topics all the same. (§0.2)"""
+    """The form is there once a request was refused for want of a key, a wrong key is called one, a key may be
+    pasted with spaces around it, and one that may not see routers shows topics all the same. (§0.2)"""
     console.forgives_failures = True
     server = start(api_keys=f"{KEY}:rw+a:in.")
     wire = server.connect(Http1)
@@ -162,7 +162,7 @@ def test_the_page_asks_for_a_key_where_the_server_does(
     page.locator("#key").fill("wrong")
     page.keyboard.press("Enter")
     shows(page, "#trouble", "The server does not know this key.")
-    page.locator("#key").fill(KEY)
+    page.locator("#key").fill(f" {KEY} ")
     page.keyboard.press("Enter")
     page.get_by_role("link", name="in.jobs").click()
 

@@ -56,6 +56,22 @@ def test_what_the_server_refuses_stands_in_the_form(
     assert not page.locator("#topic-form").is_visible()
 
 
+def test_a_name_is_sent_as_it_was_typed(api: Api, page: Any, at: At, console: Console) -> None:
+    """What a URL would end at is a part of the name, and the server refuses it. (§1)"""
+    console.forgives_failures = True
+    at("/topics")
+    page.locator("#topic-new").click()
+    for name in ("orders?a=1", "orders#a", "orders/a"):
+        page.locator("#topic-name").fill(name)
+        page.locator("#topic-form .main").click()
+        page.wait_for_function(
+            "name => document.querySelector('#topic-form-trouble').textContent.includes(name)",
+            arg=name,
+        )
+
+    assert api.ok("GET", "/v0/topics")["topics"] == []
+
+
 def test_a_router_is_made_and_deleted(api: Api, page: Any, at: At) -> None:
     """Its name is that of its ends where none is given; a delete asks first. (§6.1, §6.4)"""
     api.append("orders", 1)

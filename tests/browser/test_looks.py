@@ -23,6 +23,8 @@ PLACES = {
     "/schedules": "#schedule-list tr",
     "/topics/jobs/settings": "[name=ttl_ms]",
     "/topics/jobs/manage": "#drop",
+    "/topics/jobs/activity": "#topic-routers tr",
+    "/clients": "#clients .empty",
 }
 """Places of the console, and what is in sight there once it is loaded."""
 
@@ -143,6 +145,53 @@ def test_forms_fit(filled: Api, page: Any, at: At, opener: str, width: int) -> N
       .filter((each) => each.checkVisibility() && each.getBoundingClientRect().right > width)
       .map((each) => each.id)"""
     assert page.evaluate(beyond, width) == []
+
+
+BIDI = "safe\u202egnp.exe\u2066\u200f!"
+SPELLED = "safe\\u202egnp.exe\\u2066\\u200f!"
+
+
+def test_what_turns_the_order_of_letters_is_spelled_out(
+    api: Api, page: Any, at: At, console: Any
+) -> None:
+    """In data, tags, nodes, meta, keys, groups, reasons and errors, wherever the console shows one."""
+    console.forgives_failures = True
+    api.append("jobs", {"data": {BIDI: BIDI}, "tag": BIDI, "node": BIDI, "meta": {BIDI: BIDI}})
+    api.put("q", type="queue")
+    api.append("q", {"data": BIDI, "group": BIDI, "unique": BIDI})
+    api.ok("POST", "/v0/topics/q/claim", {"node": BIDI})
+    api.ok("POST", "/v0/topics/q/nack", {"node": BIDI, "seqs": [1], "reason": BIDI})
+    client = {"client": "0-1", "kind": "kafka", "key": BIDI, "address": BIDI, "since_ms": 1, "agent": BIDI,
+              "group": BIDI, "node": BIDI, "topic_count": 0, "topics": []}  # fmt: skip
+    page.route(
+        "**/v0/clients?*",
+        lambda route: route.fulfill(json={"clients": [client], "next_after": None}),
+    )
+    shown = """() => !/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(document.body.innerText + document.title)"""
+    for place, selector in (
+        ("/topics/jobs", ".record > .line"),
+        ("/topics/jobs/live", ".row"),
+        ("/topics/q/jobs", "#jobs tr"),
+        ("/topics/q/jobs/1", "#job-facts dd"),
+        ("/clients", "#clients tbody tr"),
+    ):
+        at(place)
+        page.wait_for_selector(selector)
+        if selector.startswith(".record"):
+            page.locator(selector).click()
+            page.wait_for_selector(".record .detail")
+        page.wait_for_function(
+            "text => document.querySelector('main:not([hidden])').innerText.includes(text)",
+            arg=SPELLED,
+        )
+        assert page.evaluate(shown), place
+    error = {"error": {"code": BIDI, "message": BIDI}}
+    page.route("**/v0/clients?*", lambda route: route.fulfill(status=422, json=error))
+    page.wait_for_function(
+        "text => document.querySelector('#clients .trouble').textContent.includes(text)",
+        arg=SPELLED,
+    )
+    assert page.evaluate(shown)
 
 
 def luminance(page: Any, selector: str, what: str) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from contract.api import Api
 
-from .conftest import shows
+from .conftest import Console, shows
 
 At = Callable[[str], None]
 NUMBERS = '{"long":12345678901234567890,"huge":1e400,"tiny":1.10,"minus":-0.0}'
@@ -312,3 +312,117 @@ def test_a_search_goes_on_and_is_stopped(api: Api, page: Any, at: At) -> None:
     until_found(page)
     assert "all from 3,001 on were looked at" in page.text_content("#range")
     shows(page, "#find-go", "Find")
+
+
+def many(api: Api, count: int = 4000) -> None:
+    """Numbers up to that, one in each record."""
+    for low in range(0, count, 1000):
+        api.append("jobs", *({"n": n + 1} for n in range(low, low + 1000)))
+
+
+def search_for(page: Any, typed: str) -> None:
+    page.locator("#find-text").fill(typed)
+    page.locator("#find-go").click()
+
+
+def test_whole_numbers_are_found_by_every_digit(api: Api, page: Any, at: At) -> None:
+    """Whole numbers beyond 2^53 that are one double are told apart. (§0.3)"""
+    api.append("jobs", {"n": 2**60}, {"n": 2**60 + 1})
+    at("/topics/jobs")
+    page.wait_for_selector(".record")
+
+    search_for(page, f"$.n={2**60 + 1}")
+
+    until_found(page, 2)
+
+
+def test_a_page_of_hits_is_turned_around_and_goes_on(api: Api, page: Any, at: At) -> None:
+    """What looks further stays where hits are turned around. (§3)"""
+    many(api, 1000)
+    at("/topics/jobs")
+    page.wait_for_selector(".record")
+    search_for(page, "n")
+    until_found(page, *range(951, 1001))
+
+    page.locator("#newest-first").check()
+    until_found(page, *range(1000, 950, -1))
+    page.locator(".search-on").click()
+
+    until_found(page, *range(950, 900, -1))
+
+
+def test_a_search_that_is_stopped_within_a_window_misses_none(api: Api, page: Any, at: At) -> None:
+    """A window of which a part was read is looked at again. (§3)"""
+    many(api, 2000)
+    at("/topics/jobs")
+    page.wait_for_selector(".record")
+    held: list[Any] = []
+
+    def in_parts(route: Any) -> None:
+        asked = {**route.request.post_data_json, "limit": 100}
+        if asked["from_seq"] % 1000 == 100 and not held:
+            held.append((route, asked))
+            page.evaluate("window.isHeld = true")
+        else:
+            route.continue_(post_data=json.dumps(asked))
+
+    page.route("**/diff", in_parts)
+    search_for(page, "$.n=1900")
+    page.wait_for_function("() => window.isHeld")
+    page.locator("#find-go").click()
+    ((route, asked),) = held
+    route.continue_(post_data=json.dumps(asked))
+    until_found(page)
+    assert "all from 2,001 on were looked at" in page.text_content("#range")
+    page.locator(".search-on").click()
+
+    until_found(page, 1900)
+
+
+def test_a_search_outlives_the_server(api: Api, page: Any, at: At, console: Console) -> None:
+    """What was found before the server went stays, and the search goes on from there. (§3)"""
+    console.forgives_failures = True
+    many(api, 2000)
+    at("/topics/jobs")
+    page.wait_for_selector(".record")
+    page.route(
+        "**/diff",
+        lambda route: (
+            route.continue_() if route.request.post_data_json["from_seq"] >= 1000 else route.abort()
+        ),
+    )
+
+    search_for(page, "00}")
+    until_found(page, *range(1100, 2001, 100))
+    shows(page, "#records-trouble", "The server cannot be reached.")
+    page.unroute("**/diff")
+    page.locator(".search-on").click()
+
+    until_found(page, *range(100, 1001, 100))
+    page.locator("#records-trouble").wait_for(state="hidden")
+
+
+def test_a_search_does_not_follow_to_another_page(api: Api, page: Any, at: At) -> None:
+    """The button of a search that still runs elsewhere finds, and does not stop."""
+    many(api, 1000)
+    at("/topics/jobs")
+    page.wait_for_selector(".record")
+    held: list[Any] = []
+    page.route(
+        "**/diff",
+        lambda route: (
+            held.append(route)
+            if route.request.post_data_json["limit"] == 1000
+            else route.continue_()
+        ),
+    )
+    with page.expect_request("**/diff"):
+        search_for(page, "absent")
+    shows(page, "#find-go", "Stop")
+
+    page.locator("#oldest").click()
+
+    shows(page, "#find-go", "Find")
+    assert starts(page, 1)[-1] == 50
+    for route in held:
+        route.continue_()

@@ -106,6 +106,36 @@ def test_a_schedule_is_made_changed_and_deleted(server: Any, page: Any, at: At) 
     assert httpx.get(f"{base}/report").status_code == 404
 
 
+def test_a_double_click_runs_a_schedule_once(server: Any, page: Any, at: At) -> None:
+    """A click on a button whose request is still under way does nothing. (§14.4)"""
+    base = f"http://127.0.0.1:{server.port}"
+    yearly = {"topic": "jobs", "record": {"data": 1}, "cron": "0 0 1 1 *"}
+    httpx.put(f"{base}/v0/schedules/yearly", json=yearly).raise_for_status()
+    at("/schedules")
+
+    page.get_by_role("button", name="run yearly").dblclick()
+
+    page.locator("#schedule-done", has_text="yearly ran").wait_for()
+    assert httpx.get(f"{base}/v0/topics/jobs").json()["head_seq"] == 1
+
+
+def test_a_schedule_that_was_paused_meanwhile_stays_paused(server: Any, page: Any, at: At) -> None:
+    """A change of another field resumes nothing. (§14.1)"""
+    base = f"http://127.0.0.1:{server.port}/v0/schedules/hourly"
+    hourly = {"topic": "t", "record": {"data": 1}, "cron": "0 * * * *"}
+    httpx.put(base, json=hourly).raise_for_status()
+    at("/schedules")
+    page.get_by_role("button", name="edit hourly").click()
+    page.locator("#schedule-topic").fill("u")
+    httpx.post(f"{base}/pause").raise_for_status()
+    page.locator("#schedule-save").click()
+    page.locator("#schedule-done", has_text="hourly is saved").wait_for()
+
+    found = httpx.get(base).json()
+
+    assert (found["topic"], found["paused"]) == ("u", True)
+
+
 def test_a_schedule_that_happens_once_is_paused_and_keeps_its_moment(
     server: Any, page: Any, at: At
 ) -> None:

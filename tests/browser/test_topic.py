@@ -316,6 +316,22 @@ def test_a_delete_counts_first_and_hits_what_it_counted(api: Api, page: Any, at:
     assert [r["$seq"] for r in api.diff("jobs", from_seq=0)["records"]] == [1, 3, 5, 7, 9, 11]
 
 
+def test_a_delete_erases_the_bytes(server: Server, api: Api, page: Any, at: At) -> None:
+    """The answer comes once no file has them. (§5)"""
+    api.append("jobs", {"data": "kept", "tag": "a"}, {"data": "a secret", "tag": "b"})
+    at("/topics/jobs/manage")
+    page.locator("#delete-tag").fill("b")
+    page.locator("#delete-erase").check()
+    page.locator("#delete-records button").click()
+    told = "1 record of 2 in jobs would be deleted. Their bytes, and those of all that was deleted before, would be erased."
+    confirm(page, told, "jobs")
+
+    shows(page, "#removal-done", "1 record deleted, and the bytes are erased.")
+    files = [each for each in server.data.rglob("*") if each.is_file()]
+    assert files
+    assert not any(b"a secret" in each.read_bytes() for each in files)
+
+
 def test_a_delete_before_a_seq_needs_no_tag(api: Api, page: Any, at: At) -> None:
     """And one of neither is refused before anything is asked. (§5)"""
     api.append("jobs", *range(10))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from topics.cli import apply
 from topics.client import TopicNotFound
 from topics.testing import MemoryTopics
 
@@ -163,3 +164,80 @@ def test_what_the_server_keeps_otherwise_is_named(
     assert done.exit_code == 0
     assert f"{file}:2: topic a: the server keeps kafka_configs as" in done.stderr
     assert '{"delete.retention.ms": "500"}' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ([], 2, "topics: the plan was not read to its end; nothing was changed\n"),
+        (["--dry-run"], 0, ""),
+        (["--dry-run", "--exit-code"], 6, ""),
+    ],
+)
+def test_a_plan_that_nobody_reads_is_not_carried_out(
+    memory: MemoryTopics,
+    run: Any,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    code: int,
+    message: str,
+) -> None:
+    """`topics apply -f topics.yaml | head -1` does not end as if the changes were made."""
+    show = apply._print_change
+
+    def print_first(change: Any) -> None:
+        show(change)
+        raise BrokenPipeError
+
+    monkeypatch.setattr(apply, "_print_change", print_first)
+    monkeypatch.setattr(apply, "abandon", lambda stream: None)
+
+    done = run("apply", "-f", file, *options)
+
+    assert (done.exit_code, done.stderr) == (code, message)
+    assert list(memory.client.topics()) == []
+
+
+def test_others_delete_meanwhile(
+    memory: MemoryTopics, run: Any, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the plan and the deletion of what files do not name: it is as it was to be."""
+    memory.client.put_topic("old")
+    memory.client.put_topic("older")
+    memory.client.put_router("r", "a", "b")
+    memory.client.put_schedule("s", "a", 1, every_ms=1000)
+    make = apply._make
+
+    def delete_first(client: Any, plan: Any) -> None:
+        memory.client.delete_router("r")
+        memory.client.delete_schedule("s")
+        memory.client.delete_topic("old")
+        make(client, plan)
+
+    monkeypatch.setattr(apply, "_make", delete_first)
+
+    done = run("apply", "-f", file, "--prune", "--yes")
+
+    assert done.exit_code == 0, done.stderr
+    assert run("apply", "-f", file, "--prune", "--dry-run", "--exit-code").exit_code == 0
+
+
+def test_a_topic_that_was_empty_is_deleted_only_if_it_is(
+    memory: MemoryTopics, run: Any, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question counted its records: 0. (§1.4)"""
+    memory.client.put_topic("old")
+    make = apply._make
+
+    def append_first(client: Any, plan: Any) -> None:
+        memory.client.append("old", 1)
+        make(client, plan)
+
+    monkeypatch.setattr(apply, "_make", append_first)
+
+    done = run("apply", "-f", file, "--prune", "--yes")
+
+    assert done.exit_code == 1
+    assert "topic old: " in done.stderr
+    assert memory.client.topic("old").count == 1

@@ -45,6 +45,19 @@ def file(tmp_path: Path) -> Path:
         ("schedules: {s: {topic: t, record: {data: 1}}}", "one of cron, every_ms and at is needed"),
         ("schedules: {s: {topic: t, at: 5, cron: x, record: {data: 1}}}", "and no more"),
         ("schedules: {s: {topic: t, at: soon, record: {data: 1}}}", "at is milliseconds since"),
+        ("schedules: {s: {topic: t, at: 2027-03-01T09:00, record: {data: 1}}}", "with its zone"),
+        ("schedules: {s: {topic: t, at: 2027-03-01, record: {data: 1}}}", "with its zone"),
+        ("topics:\n  a:\n  ümläut:", "3: topics: 'ümläut' is no name of a topic: 1 to 255 of"),
+        ("topics: {a>b: }", "1: topics: 'a>b' is no name of a topic"),
+        ("routers: {a b: {source: a, dest: b}}", "1: routers: 'a b' is no name of a router"),
+        ("schedules: {-s: {topic: t, every_ms: 1s, record: {data: 1}}}", "no name of a schedule"),
+        ("topics: {a: {type: queue, dead_letter: a/b}}", 'dead_letter is a topic, not "a/b"'),
+        ("routers: {r: {source: a, dest: ''}}", 'dest is a topic, not ""'),
+        ("routers: {r: {source: 5, dest: b}}", "source is a topic, not 5"),
+        ("schedules: {s: {topic: t t, every_ms: 1s, record: {data: 1}}}", "topic is a topic, not"),
+        ("routers: {r: {source: a, dest: b, filter: [node, Eq, x]}}", "filter is a text such as"),
+        ("routers: {r: {source: a, dest: b, filter: [tag, In, x]}}", "filter is a text such as"),
+        ("routers: {r: {source: a, dest: b, filter: [tag, Eq]}}", "filter is a text such as"),
         ("schedules: {s: {topic: t, every_ms: [], record: {data: 1}}}", "every_ms is milliseconds"),
         ("schedules: {s: {topic: t, every_ms: 1s, record: {dta: 1}}}", "is it data?"),
         ("schedules: {s: {topic: t, every_ms: 1s, record: {tag: a}}}", "record: data is missing"),
@@ -86,3 +99,22 @@ def test_all_faults_of_all_files_are_named_at_once(
     ]
     assert "topics.a: is declared at" in lines[2]
     assert lines[3] == "topics: 3 faults; nothing was changed"
+
+
+def test_a_plan_spells_times_and_configs_as_files_do(memory: MemoryTopics, run: Any) -> None:
+    """A moment in UTC, and of the config that a schedule gives to its topic what is no default."""
+    text = """
+    schedules:
+      s:
+        topic: t
+        at: 2037-03-01T10:00+01:00
+        until: 2037-03-02T00:00:00.5Z
+        config: {type: queue, ttl_ms: 1d}
+        record: {data: 1}
+    """
+
+    done = run("apply", "-f", "-", "--dry-run", input=text)
+
+    assert "    at: 2037-03-01T09:00:00+00:00\n" in done.stdout
+    assert "    until: 2037-03-02T00:00:00.500+00:00\n" in done.stdout
+    assert '    config: {"type": "queue", "ttl_ms": 86400000}\n' in done.stdout

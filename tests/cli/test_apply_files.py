@@ -22,7 +22,15 @@ def file(tmp_path: Path) -> Path:
         ("topics: {a: !!binary x}", "1: the tag tag:yaml.org,2002:binary is not supported"),
         ("x: &x {ttl_ms: 1}\ntopics: {a: {<<: *x}}", "2: merge keys (<<) are not supported"),
         ("? [a]\n: 1", "1: a name has to be a text"),
-        ("topics: {a: {cap_records: 1e999}}", "1: '1e999' is no float"),
+        (
+            "schedules: {s: {topic: t, every_ms: 1h, record: {data: .nan}}}",
+            "'.nan' is no number of JSON",
+        ),
+        (
+            "schedules: {s: {topic: t, every_ms: 1h, record: {data: [-.Inf]}}}",
+            "'-.Inf' is no number",
+        ),
+        ("topics: {a: {cap_records: 1e999}}", "1: '1e999' is no number of JSON"),
         ("# nothing", "nothing is declared"),
     ],
 )

@@ -158,3 +158,18 @@ def test_a_router_that_moves_says_where_it_begins(
 
     assert "it begins at the head of its source" in done.stdout
     assert "preserve_tag: true -> false" in done.stdout
+
+
+def test_a_topic_that_goes_while_it_is_counted_is_no_change(
+    memory: MemoryTopics, run: Any, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the list of topics and the look at one, another client deleted it."""
+    memory.client.put_topic("old")
+    listed = [*memory.client.topics()]
+    memory.client.delete_topic("old")
+    monkeypatch.setattr(type(memory.client), "topics", lambda _client, prefix="": iter(listed))
+    file.write_text("topics: {}")
+
+    done = run("apply", "-f", file, "--prune", "--dry-run")
+
+    assert (done.exit_code, done.stdout) == (0, "0 unchanged\n")

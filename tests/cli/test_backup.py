@@ -1,10 +1,12 @@
 """`topics backup`: of a running server, by the command line."""
 
+import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from bench.flights import Server
-from topics import Record
+from topics import Client, Record
 
 
 @pytest.fixture
@@ -25,6 +27,12 @@ def server(tmp_path: Path) -> Iterator[Server]:
         client.append_many("jobs", range(500), batch_records=100)
     yield server
     server.end()
+
+
+@pytest.fixture(params=["--data-dir", "--url"])
+def source(request: pytest.FixtureRequest, server: Server) -> list[str]:
+    """The server as it is named: by its directory, or by its URL from any machine."""
+    return [request.param, str(server.data_dir) if request.param == "--data-dir" else server.url]
 
 
 def backup(run: Any, server: Server, dest: Path, *more: str) -> Any:
@@ -50,25 +58,26 @@ def restored(run: Any, dest: Path, home: Path, *more: str) -> tuple[Any, dict[st
 
 
 def test_a_running_server_is_backed_up_and_restored(
-    server: Server, run: Any, tmp_path: Path
+    server: Server, source: list[str], run: Any, tmp_path: Path
 ) -> None:
     """What was acknowledged before the command is in the directory that is made of it; the server
     notices nothing."""
     dest = tmp_path / "backups"
-    first = backup(run, server, dest)
+    first = run("backup", *source, dest)
     with server.client() as client:
         client.append_many("jobs", range(500, 600))
         client.delete("jobs", before_seq=11)
-    second = backup(run, server, dest)
+    second = run("backup", *source, dest)
     server.kill()
 
     assert first.exit_code == second.exit_code == 0, first.output + second.output
-    assert first.stdout.startswith(f"backup 1 of {server.data_dir}: 500 records in 1 topic; ")
+    assert first.stdout.startswith(f"backup 1 of {source[1]}: 500 records in 1 topic; ")
+    assert run("backup", "--verify", dest).stdout == "2 backups: everything verifies\n"
     _, then = restored(run, dest, tmp_path / "then", "--backup", "1")
     done, now = restored(run, dest, tmp_path / "now")
     assert then == {"jobs": [*range(500)]}
     assert now == {"jobs": [*range(10, 600)]}
-    assert f"backup 2 of {server.data_dir}, taken " in done.stdout
+    assert f"backup 2 of {source[1]}, taken " in done.stdout
     assert done.stdout.endswith(": 590 records in 1 topic\n")
 
 
@@ -94,12 +103,14 @@ def test_a_cursor_of_the_other_history_is_told(server: Server, run: Any, tmp_pat
     assert page.tombstone.reason == "recreated"
 
 
-def test_killed_backups_leave_the_others_whole(server: Server, run: Any, tmp_path: Path) -> None:
+def test_killed_backups_leave_the_others_whole(
+    server: Server, source: list[str], run: Any, tmp_path: Path
+) -> None:
     """SIGKILL at any time: the next one succeeds, and everything verifies."""
     dest = tmp_path / "backups"
-    backup(run, server, dest)
+    run("backup", *source, dest)
     environ = {name: v for name, v in os.environ.items() if not name.startswith("TOPICS_")}
-    command = [sys.executable, "-m", "topics", "backup", "--data-dir", server.data_dir, dest]
+    command = [sys.executable, "-m", "topics", "backup", *source, dest]
     for size in (0, 1, 2):
         with server.client() as client:
             client.append_many("jobs", range(100))
@@ -110,12 +121,103 @@ def test_killed_backups_leave_the_others_whole(server: Server, run: Any, tmp_pat
         killed.communicate()
         assert run("backup", "--verify", dest).exit_code == 0
 
-    last = backup(run, server, dest)
+    last = run("backup", *source, dest)
 
     assert last.exit_code == 0, last.output
     assert not list(dest.glob("*.tmp"))
     _, found = restored(run, dest, tmp_path / "now")
     assert len(found["jobs"]) == 800
+
+
+def test_a_backup_by_url_shares_what_one_by_directory_has(
+    server: Server, run: Any, tmp_path: Path
+) -> None:
+    """A segment is copied once, whichever way: both are backups of one history. (§11)"""
+    dest = tmp_path / "backups"
+    server.stop()
+    server.start()  # the records of a stopped server are in segments
+    with server.client() as client:
+        client.append("jobs", 500)
+
+    by_url = run("backup", "--url", server.url, dest, "--json")
+    by_directory = backup(run, server, dest, "--json")
+
+    first, second = json.loads(by_url.stdout), json.loads(by_directory.stdout)
+    assert (first["records"], second["records"]) == (501, 501)
+    assert first["instance"] == second["instance"]
+    assert second["copied_bytes"] == 0
+
+
+def test_a_server_that_goes_on_writing_is_backed_up(
+    server: Server, run: Any, tmp_path: Path
+) -> None:
+    """Each backup has what was acknowledged before it began, and no gap. (§11)"""
+    dest, stop, appended = tmp_path / "backups", threading.Event(), [500]
+
+    def write() -> None:
+        with server.client() as client:
+            while not stop.is_set():
+                appended[0] = client.append("jobs", *range(100)).last_seq
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    least = []
+    try:
+        for _ in range(3):
+            least.append(appended[0])
+            assert run("backup", "--url", server.url, dest).exit_code == 0
+    finally:
+        stop.set()
+        writer.join()
+
+    for number, known in enumerate(least, 1):
+        _, found = restored(run, dest, tmp_path / str(number), "--backup", str(number))
+        assert len(found["jobs"]) >= known
+
+
+def test_a_server_with_keys_and_readers(run: Any, tmp_path: Path) -> None:
+    """A key that may read everything and administer is needed; any process of the server answers. (§0.2)"""
+    all_of_it, some = "a" * 32, "b" * 32
+    settings = {
+        "TOPICS_API_KEYS": f"{all_of_it}:read+write+admin,{some}:read+admin:jobs",
+        "TOPICS_READERS": "1",
+    }
+    server = Server(tmp_path, settings=settings)
+    server.start()
+    try:
+        with Client(server.url, api_key=all_of_it) as client:
+            client.append_many("jobs", range(500))
+
+        for _ in range(4):
+            done = run("backup", "--url", server.url, "--api-key", all_of_it, tmp_path / "dest")
+            assert done.exit_code == 0, done.output
+            assert "500 records in 1 topic" in done.stdout
+        refused = run("backup", "--url", server.url, "--api-key", some, tmp_path / "other")
+        assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1), refused.output
+        assert "403" in refused.stderr
+        assert "401" in run("backup", "--url", server.url, tmp_path / "other").stderr
+    finally:
+        server.end()
+
+
+class OtherProgram(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on the terminal of the tests."""
+
+
+def test_a_url_that_is_no_server(run: Any, tmp_path: Path) -> None:
+    """Nothing listens there, or something else does: code 2 and one line."""
+    with http.server.HTTPServer(("127.0.0.1", 0), OtherProgram) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        urls = [f"http://127.0.0.1:{other.server_port}", "http://127.0.0.1:1", "ftp://host"]
+        refusals = [run("backup", "--url", url, tmp_path / "dest") for url in urls]
+        other.shutdown()
+
+    for done in refusals:
+        assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
 
 
 def test_listing_and_keeping(server: Server, run: Any, tmp_path: Path) -> None:

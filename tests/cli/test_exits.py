@@ -49,7 +49,7 @@ def test_an_expected_failure_is_one_line(
     error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each has an exit code of its own kind."""
-    monkeypatch.setattr(exits, "_abandon", lambda stream: None)
+    monkeypatch.setattr(exits, "abandon", lambda stream: None)
 
     done = ended(raising(error))
 
@@ -58,7 +58,7 @@ def test_an_expected_failure_is_one_line(
 
 def test_a_reader_that_has_had_enough_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A closed pipe (`topics read jobs | head`) is exit code 0 without output."""
-    monkeypatch.setattr(exits, "_abandon", lambda stream: None)
+    monkeypatch.setattr(exits, "abandon", lambda stream: None)
 
     done = ended(raising(BrokenPipeError(errno.EPIPE, "Broken pipe")))
 
@@ -115,7 +115,7 @@ def test_a_full_standard_error_keeps_the_exit_code(monkeypatch: pytest.MonkeyPat
         def write(self, text: str) -> int:
             raise OSError(errno.ENOSPC, "No space left")
 
-    monkeypatch.setattr(exits, "_abandon", lambda stream: None)
+    monkeypatch.setattr(exits, "abandon", lambda stream: None)
     monkeypatch.setattr(sys, "stderr", Full())
 
     assert exits._print_end("what happened", exits.CORRUPT) == exits.CORRUPT

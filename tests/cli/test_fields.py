@@ -103,6 +103,9 @@ def test_a_number_of_a_size_is_bytes() -> None:
     assert value_of("cap_bytes", "1 kib") == 1024
 
 
+BACKOFF_0 = "base_ms:0,max_ms:0,factor:2.0,jitter:0.0"
+
+
 @pytest.mark.parametrize(
     ("field", "value", "text"),
     [
@@ -117,6 +120,13 @@ def test_a_number_of_a_size_is_bytes() -> None:
         ("priority", None, ""),
         ("leases_durable", True, "on"),
         ("durability", "disk", "disk"),
+        ("rate", {"max": 100, "per_ms": 1000}, "100/1s"),
+        (
+            "backoff",
+            {"base_ms": 1000, "max_ms": 3_600_000, "factor": 1234567.5, "jitter": 0.25},
+            "base_ms:1s,max_ms:1h,factor:1234567.5,jitter:0.25",
+        ),
+        ("backoff", {"base_ms": 0, "max_ms": 0, "factor": 2.0, "jitter": 0.0}, BACKOFF_0),
     ],
 )
 def test_a_value_is_spelled_as_it_is_typed(field: str, value: object, text: str) -> None:

@@ -93,6 +93,34 @@ def test_some_of_them(
     assert left == [data for data in ("a:1", "b", "a:2", "none") if data not in moved]
 
 
+@pytest.mark.parametrize("kind", ["log", "queue"])
+def test_letters_that_are_named(dead: MemoryTopics, run: Any, kind: str) -> None:
+    """--seq moves these and no other; one that is not there is told, and the code is 1. (§10.6)"""
+    dead.client.put_topic("dead", type=kind)
+    bury(dead, *"abcd")
+    named = ("redrive", "dead", "--to", "jobs", "--seq", 4, "--seq", 2, "--seq", 2)
+
+    rehearsed = run(*named, "--dry-run")
+    done = run(*named)
+    again = run(*named, "--seq", 1)
+
+    assert rehearsed.stdout.splitlines() == [
+        "dead 2 -> jobs (deliveries: 1)",
+        "dead 4 -> jobs (deliveries: 1)",
+    ]
+    assert rehearsed.stderr == "2 would be moved from dead to jobs\n"
+    assert (done.exit_code, done.stderr) == (0, "2 letters were moved from dead to jobs\n")
+    assert (again.exit_code, again.stderr.splitlines()) == (
+        1,
+        [
+            "1 letter was moved from dead to jobs",
+            "topics: dead: 2 are not there, or are leased or delayed",
+        ],
+    )
+    assert [record.data for record in dead.client.read("jobs")] == ["b", "d", "a"]  # type: ignore[union-attr]
+    assert [record.data for record in dead.client.read("dead")] == ["c"]  # type: ignore[union-attr]
+
+
 def test_dead_letters_in_a_queue(dead: MemoryTopics, run: Any) -> None:
     """Where the dead letters are a queue, what others hold stays. (§10.6)"""
     dead.client.put_topic("dead", type="queue")
@@ -149,6 +177,8 @@ def test_losses_are_told(dead: MemoryTopics, run: Any) -> None:
         (["dead", "--to", "dead"], 2),
         (["dead", "--to", "log"], 2),
         (["dead"], 2),
+        (["dead", "--to", "jobs", "--seq", "0"], 2),
+        (["dead", "--to", "jobs", "--seq", "1", "--match", "a"], 2),
         (["dead", "--to", "missing"], 1),
         (["missing", "--to", "jobs"], 1),
     ],

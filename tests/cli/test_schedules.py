@@ -34,6 +34,26 @@ def test_a_schedule_is_put_and_shown(memory: MemoryTopics, run: Any) -> None:
     assert (job.tag, job.meta["a"], job.meta["$schedule"]) == ("eu", 1, "report")
 
 
+def test_a_job_of_a_schedule_has_options(memory: MemoryTopics, run: Any) -> None:
+    """The options of `publish`, for the job of each tick; a log takes none. (§14.1)"""
+    words = ("schedules", "put", "tidy", "jobs", "1", "--every", "1m", "--group", "eu")
+    words += ("--priority", "7", "--delay", "2s", "--expires", "1h", "--unique", "t", "--replace")
+
+    assert "is a log" in run(*words).stderr
+    run(*words, "--unique-for", "1m", "--queue")
+
+    shown = run("schedules", "get", "tidy").stdout
+    for line in (
+        *("priority    7", "delay_ms    2000", "expires_ms  3600000", "group       eu"),
+        'unique      {"key":"t","on_conflict":"replace","for_ms":60000}',
+    ):
+        assert line in shown
+    memory.advance(ms=60_000)
+    [job] = memory.client.jobs("jobs")
+    assert (job.state, job.priority, job.group) == ("delayed", 7, "eu")
+    assert "unique key" in run(*words[:-3], "--replace").stderr
+
+
 def test_a_list(memory: MemoryTopics, run: Any) -> None:
     """With a command and without; when each is next, what it did last, and what blocks it."""
     memory.client.put_topic("full", cap_records=1, discard="reject")

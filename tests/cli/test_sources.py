@@ -82,9 +82,10 @@ def test_a_bad_line_is_named(line: str, what: str) -> None:
     ids=str,
 )
 def test_a_line_that_is_nested_too_deeply(shape: Shape, line: str) -> None:
-    """JSON of a depth that no server would take is a bad line like any other."""
-    with pytest.raises(BadLine, match=r"^line 1: nested too deeply$"):
-        read(line % ("[" * 200_000 + "]" * 200_000), shape)
+    """JSON of a depth that no server takes is a bad line like any other. (§0.3)"""
+    for levels in (1001, 200_000):
+        with pytest.raises(BadLine, match=r"^line 1: nested more than 1000 levels deep$"):
+            read(line % ("[" * levels + "]" * levels), shape)
 
 
 @pytest.mark.parametrize(

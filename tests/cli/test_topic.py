@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from topics.cli.fields import CLEARED
 from topics.cli.topic import names_one
 from topics.client import TopicNotFound
 from topics.testing import MemoryTopics
@@ -122,6 +123,30 @@ def test_the_state_of_a_queue_whose_jobs_wait_and_expire(memory: MemoryTopics, r
     assert "order=group" in run("config", "q").stdout.splitlines()
     assert run("config", "q", "order=").exit_code == 0
     assert "blocked" not in run("info", "q").stdout
+
+
+def test_the_config_of_a_queue_with_a_pace(memory: MemoryTopics, run: Any) -> None:
+    """Every field is shown as it is typed, so that what is shown makes the same queue. (§0.10)"""
+    pace = (
+        "--rate",
+        "5/2s",
+        "--backoff",
+        "base_ms:1s,max_ms:1h,jitter:0.5",
+        "--max-in-flight",
+        "7",
+    )
+    kept = ("--group-max-in-flight", "2", "--result-ttl-ms", "2h", "--keep-done", "9", "--fair")
+    run("create", "q", "--type", "queue", *pace, *kept)
+
+    lines = run("config", "q").stdout.splitlines()
+
+    assert {"rate=5/2s", "max_in_flight=7", "keep_done=9", "result_ttl_ms=2h"} <= set(lines)
+    assert "backoff=base_ms:1s,max_ms:1h,factor:2.0,jitter:0.5" in lines
+    run("create", "copy")
+    changes = [line for line in lines if not line.startswith(("type=", "partitions="))]
+    assert run("config", "copy", *changes).stdout.splitlines()[1:] == lines[1:]
+    cleared = [f"{name}=" for name in CLEARED]
+    assert {*cleared} <= {*run("config", "q", *cleared).stdout.splitlines()}
 
 
 def test_the_state_of_an_empty_log(memory: MemoryTopics, run: Any) -> None:

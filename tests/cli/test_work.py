@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,6 +80,31 @@ def test_a_command_that_is_killed(jobs: MemoryTopics, run: Any) -> None:
     assert done.exit_code == 5
     assert "topics: job 1 failed: killed by SIGKILL (delivery 1)" in done.stderr
     assert counts(jobs) == (1, 0, 1)
+
+
+def test_a_command_that_takes_too_long(jobs: MemoryTopics, run: Any, tmp_path: Path) -> None:
+    """It is killed, with what it started, and its job has failed for that reason. (§10.5)"""
+    jobs.client.append("jobs", "a")
+    alive = tmp_path / "alive"  # has a writer for as long as a process of the command lives
+    os.mkfifo(alive)
+    takes_long = f"exec 3>{alive}; sleep 1000 & wait"
+
+    with ThreadPoolExecutor() as pool:
+        dead = pool.submit(alive.read_bytes)
+        arguments = ("--time-limit", "300ms", "--max-jobs", 1, "--", "sh", "-c", takes_long)
+        done = run("work", "jobs", *arguments)
+        with suppress(
+            OSError
+        ):  # the reader is gone already, unless the command had not come so far
+            os.close(os.open(alive, os.O_WRONLY | os.O_NONBLOCK))
+        dead.result(60)
+
+    assert (done.exit_code, done.stderr.splitlines()) == (
+        5,
+        ["topics: job 1 failed: time limit of 0.3 s (delivery 1)", "0 jobs done, 1 failed"],
+    )
+    (job,) = jobs.client.jobs("jobs")
+    assert [one.reason for one in job.reasons] == ["time limit of 0.3 s"]
 
 
 @pytest.mark.parametrize(
@@ -194,6 +221,8 @@ def test_refusals(jobs: MemoryTopics, run: Any, queue: str) -> None:
         ["jobs", "--"],
         ["jobs", "--jobs", 0, "--", "true"],
         ["jobs", "--lease", "5", "true"],
+        ["jobs", "--time-limit", "5", "true"],
+        ["jobs", "--time-limit", "0s", "true"],
     ],
     ids=str,
 )

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.client import Diff, Job, RawRecord, Record
-from topics.client.decoding import INTEGER_CHARS_MAX, decoder_of
+from topics.client import Diff, Job, RawRecord, Record, RecordHead
+from topics.client.decoding import INTEGER_CHARS_MAX, decoder_of, kind_of
 
 LONG = "9" * (INTEGER_CHARS_MAX + 1)
 
@@ -146,3 +146,19 @@ def test_a_record_is_read_however_deep_the_program_is() -> None:
     for _ in range(levels - 1):
         (found,) = found
     assert found == []
+
+
+def test_an_answer_that_is_nested_without_end() -> None:
+    """It does not decode, as any other that is no JSON of this API. (§0.3)"""
+    with pytest.raises(msgspec.DecodeError, match="nested more than 1000 levels deep"):
+        decoder_of(Any)(b"[" * 100_000 + b"]" * 100_000)
+
+
+@pytest.mark.parametrize("kind", [RawRecord, RecordHead, Record[int], Job[int]])
+def test_a_type_says_once_what_its_data_is(kind: Any) -> None:
+    """`decode` together with a type that says so too is refused, with the name of that type."""
+    with pytest.raises(TypeError, match=rf"decode= is for Record and Job: {kind.__name__} says"):
+        kind_of(kind, str)
+
+    assert kind_of(kind, None) is kind
+    assert kind_of(Record, str) == Record[str]

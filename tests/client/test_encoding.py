@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from topics.client import NewRecord, RawRecord
 from topics.client.encoding import encode_record, is_json
+from topics.nesting import depth_of
 from topics.testing import MemoryTopics
 
 from .script import Script, appended, spelled
@@ -205,7 +206,7 @@ def nested(levels: int, inner: Any = 1) -> Any:
     return inner
 
 
-@pytest.mark.parametrize("levels", [100, 200, 400])
+@pytest.mark.parametrize("levels", [100, 200, 499])
 def test_a_value_is_as_deep_as_a_server_takes_it(memory_topics: MemoryTopics, levels: int) -> None:
     """What is stored and read can be appended again, parsed and as text. (§0.3)"""
     client = memory_topics.client
@@ -217,6 +218,76 @@ def test_a_value_is_as_deep_as_a_server_takes_it(memory_topics: MemoryTopics, le
 
     texts = [bytes(r.data) for r in client.read("jobs", record_type=RawRecord)]
     assert texts == [text, text, text.replace(b"1", b"[1]")]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 998, 999])
+@pytest.mark.parametrize("kind", ["built-in", "text", "class"])
+def test_a_thousand_levels_are_the_bound(kind: str, depth: int) -> None:
+    """One more is refused with its place before anything is sent, wherever the levels are. (§0.3)"""
+
+    def value(levels: int) -> Any:
+        inner = arrays(levels - depth)
+        if kind == "text":
+            inner = msgspec.Raw(text_of(levels - depth))
+        if kind == "class":
+            inner = Holder(arrays(levels - depth - 1))
+        return arrays(depth, inner)
+
+    assert depth_of(encode_record(value(1000))) == 1001
+    with pytest.raises(ValueError, match=rf"nested more than 1000 levels deep.*, at data{PLACE}"):
+        encode_record(value(1001))
+
+
+PLACE = r"(\[0\])*(…(\[0\]|\])*)?"
+
+
+def arrays(levels: int, inner: Any = 1) -> Any:
+    for _ in range(levels):
+        inner = [inner]
+    return inner
+
+
+def test_a_thousand_levels_of_a_result(memory_topics: MemoryTopics) -> None:
+    """They are kept, shown, and sent as those of a record are. (§10.9)"""
+    client = memory_topics.client
+    client.put_topic("jobs", type="queue", keep_done=10)
+    client.append("jobs", arrays(1000), meta={"m": arrays(999)})
+
+    client.work("jobs", lambda job: arrays(1000), drain=True)
+
+    assert levels_of(client.job("jobs", 1).result) == 1000
+
+
+def levels_of(value: Any) -> int:
+    levels = 0
+    while value != 1:
+        (value,) = value
+        levels += 1
+    return levels
+
+
+def text_of(levels: int) -> bytes:
+    return b"[" * levels + b"1" + b"]" * levels
+
+
+def test_brackets_in_texts_are_no_levels() -> None:
+    value = ["[{" * 5000, 'a"[\\' * 2000]
+    assert msgspec.json.decode(encode_record(value)) == {"data": value}
+
+
+def test_a_thousand_levels_are_read_back(memory_topics: MemoryTopics) -> None:
+    """Also where the callers have left the decoder no room; parsed, as text, and of a type. (§0.3)"""
+    client = memory_topics.client
+    client.append("jobs", arrays(1000), meta={"m": arrays(999)})
+
+    def read(frames: int) -> Any:
+        return read(frames - 1) if frames else next(client.read("jobs"))
+
+    record = read(600)
+    assert levels_of(record.data) == 1000
+    assert levels_of(record.meta["m"]) == 999
+    (raw,) = client.read("jobs", record_type=RawRecord)
+    assert bytes(raw.data) == text_of(1000)
 
 
 def own_list() -> Any:
@@ -234,7 +305,7 @@ FAULTY = [
     (NewRecord(1, node="\ud800"), "surrogates not allowed, at node$"),
     ({"a": [10**5000]}, r"this int: .*digits.*, at data\.a\[0\]$"),
     (own_list(), r"a value that holds itself, at data\[1\]\.a$"),
-    ({"a": nested(6000)}, r"nested too deeply, at data\.a\.a\[0\].*…"),
+    ({"a": nested(6000)}, r"nested more than 1000 levels deep, at data\.a\.a\[0\].*…"),
     (nested(400, [1, {"b": math.nan}]), r"nan, at data\.a\[0\].*….*\.a\[0\]\[1\]\.b$"),
 ]  # fmt: skip
 

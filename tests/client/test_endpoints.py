@@ -1,5 +1,6 @@
 """What the client sends for each call, and what it makes of the answer."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -215,6 +216,23 @@ def test_topic_state(face: Any) -> None:
     assert state.config == TopicConfig(cap_records=7, durable=True, durability="fsync")
 
 
+def test_create_topic(face: Any) -> None:
+    """A topic that exists keeps its config; whether it was created. (§1.1)"""
+    seqs = {"head_seq": 0, "earliest_seq": 1, "next_seq": 1, "count": 0, "bytes": 0}
+    config = {"type": "log"}
+    there = Script(ok({"topic": "jobs", **seqs, "config": config}))
+    missing = Script(
+        error(404, "topic_not_found"), ok({"topic": "jobs", "created": True, "config": config}, 201)
+    )
+    create: Any = lambda c: c.create_topic("jobs", ttl_ms=9)  # noqa: E731
+
+    assert [face(script).do(create) for script in (there, missing)] == [False, True]
+
+    assert there.lines == ["GET /v0/topics/jobs?touch=false"]
+    assert missing.lines == ["GET /v0/topics/jobs?touch=false", "PUT /v0/topics/jobs"]
+    assert json.loads(missing.requests[1].content) == {"ttl_ms": 9}
+
+
 def test_put_topic(face: Any) -> None:
     """A PUT sends exactly the fields that were named. (§1.1)"""
     script = Script(ok({"topic": "jobs", "created": True, "config": {"ttl_ms": 9}}, status=201))
@@ -298,6 +316,28 @@ def test_delete_topic(face: Any) -> None:
 
     assert script.lines == ["DELETE /v0/topics/jobs?if_empty=true"]
     assert (answer.deleted, answer.routers_removed) == (True, ["a->b"])
+
+
+def test_who_is_connected(face: Any) -> None:
+    """Page by page, of one topic or of all; one that names what is no topic is left out. (§8.9)"""
+    place = {"topic": "t", "partition": 2, "seq": 4, "lag": 3}
+    first = {"client": "0-1", "kind": "watch", "address": "192.0.2.1", "since_ms": 5, "lag": 3}
+    bad = {"client": "0-2", "kind": "watch", "topics": [{"topic": "../x"}]}
+    script = Script(
+        ok({"clients": [{**first, "topics": [place]}, bad], "next_after": "0-2"}),
+        ok({"clients": [{"client": "1-1", "kind": "work", "in_flight": 2}], "next_after": None}),
+        ok({"clients": [], "next_after": None}),
+    )
+    watch, work = face(script).do(lambda c: c.clients(topic="t", page_size=2))
+    assert script.lines == [
+        "GET /v0/clients?topic=t&limit=2",
+        "GET /v0/clients?topic=t&limit=2&after=0-2",
+    ]
+    assert (watch.client, watch.key, watch.lag, watch.in_flight) == ("0-1", None, 3, None)
+    assert (watch.topics[0].partition, watch.topics[0].seq) == (2, 4)
+    assert (work.client, work.in_flight) == ("1-1", 2)
+    assert face(script).do(lambda c: c.clients()) == []
+    assert script.lines[2] == "GET /v0/clients?limit=1000"
 
 
 def test_probes(face: Any) -> None:

@@ -171,14 +171,53 @@ class Odd(pydantic.BaseModel):
     inner: Any = None
 
 
+class Loose(msgspec.Struct):
+    n: Any
+
+
+WITHIN: list[tuple[Any, bytes]] = [
+    (np.int64(3), b"3"),
+    ([np.bool_(True), np.float32(0.5)], b"[true,0.5]"),
+    (Loose(Odd()), b'{"n":{"x":1.0,"inner":null}}'),
+    (Held([]), b'{"lines":[]}'),
+    (np.array([1, 2]), b"[1,2]"),
+    (Loose(np.array([1])), b'{"n":[1]}'),
+]
+
+
+@pytest.mark.parametrize(("part", "text"), WITHIN, ids=[spelled(part) for part, _ in WITHIN])
+def test_a_part_that_pydantic_does_not_know(part: Any, text: bytes) -> None:
+    """It is written as it is outside of a model, by its own form or by `default`."""
+    data = encode_record(Odd(inner=part), default=lambda array: array.tolist())
+    assert data == b'{"data":{"x":1.0,"inner":%b}}' % text
+
+
+@pytest.mark.parametrize(("says", "text"), [("null", b"null"), ("strings", b'"NaN"')])
+def test_a_model_says_what_a_nan_is(says: Any, text: bytes) -> None:
+    """Where its config names a form for what JSON has none for, that form is sent."""
+
+    class Says(Odd):
+        model_config = pydantic.ConfigDict(ser_json_inf_nan=says)
+
+    nan = float("nan")
+    assert encode_record(Says(x=nan, inner=nan)) == b'{"data":{"x":%b,"inner":%b}}' % (text, text)
+
+
 REFUSED: list[tuple[Any, type[Exception], str]] = [
     (Odd(x=float("nan")), ValueError, "nan, at data.x$"),
     ([{"a": Odd(x=float("inf"))}], ValueError, r"inf, at data\[0\].a.x$"),
     (Sent(Odd(x=float("nan"))), ValueError, "nan, at data.order.x$"),  # type: ignore[arg-type]
-    ([Odd(inner=object())], ValueError, r"this Odd: .*object.*, at data\[0\]$"),
+    ([Odd(inner=object())], TypeError, r"this Odd: .*object.*, at data\[0\]$"),
     ([np.float64("nan")], ValueError, r"nan, at data\[0\]$"),
     ([Share("nan")], ValueError, r"nan, at data\[0\]$"),
+    (Odd(inner=float("nan")), ValueError, "this Odd: nan .*, at data$"),
+    ([Odd(inner={"a": [None, float("inf")]})], ValueError, r"this Odd: inf .*, at data\[0\]$"),
+    (Odd(inner=np.float32("nan")), ValueError, "this Odd: nan .*, at data$"),
+    (Odd(inner=Loose(float("nan"))), ValueError, "this Odd: nan .*, at data$"),
+    (Odd(inner=np.array([1])), TypeError, "this Odd: .*ndarray.*default=, at data$"),
     (np.timedelta64(1, "s"), TypeError, "timedelta64, at data:"),
+    (np.timedelta64(1, "ns"), TypeError, "timedelta64, at data:"),
+    ([np.timedelta64(1)], TypeError, r"timedelta64, at data\[0\]:"),
     (np.longdouble(1), TypeError, "longdouble, at data:"),
     ([np.array([1])], TypeError, r"ndarray, at data\[0\]:"),
 ]
@@ -193,9 +232,29 @@ def test_what_has_no_form_is_refused_with_its_place(
         encode_record(value)
 
 
-def test_an_array_by_default() -> None:
-    """What has no form of its own goes through `default`, as any other value."""
-    assert encode_record(np.array([1, 2]), default=lambda a: a.tolist()) == b'{"data":[1,2]}'
+ARRAY = np.array([1, 2])
+BY_DEFAULT: list[tuple[Any, bytes]] = [
+    (ARRAY, b"[1,2]"),
+    ([ARRAY], b"[[1,2]]"),
+    (Loose(ARRAY), b'{"n":[1,2]}'),
+    (Held([ARRAY]), b'{"lines":[[1,2]]}'),
+    (Parcel(ARRAY, []), b'{"order":[1,2],"more":[]}'),
+    ({"a": Loose([Odd(inner=ARRAY)])}, b'{"a":{"n":[{"x":1.0,"inner":[1,2]}]}}'),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), BY_DEFAULT, ids=range(len(BY_DEFAULT)))
+def test_an_array_by_default(value: Any, text: bytes) -> None:
+    """What has no form of its own goes through `default`, also within a class with fields."""
+    assert encode_record(value, default=lambda array: array.tolist()) == b'{"data":%b}' % text
+
+
+@pytest.mark.parametrize("made", [float("inf"), msgspec.Raw(b"1,2"), ARRAY], ids=type)
+def test_what_default_makes_of_a_field_is_checked(made: Any) -> None:
+    """Within a class with fields, too, it has to have a form itself."""
+    for value in (Loose(object()), Odd(inner=object())):
+        with pytest.raises((TypeError, ValueError), match="at data"):
+            encode_record(value, default=lambda _: made)
 
 
 def page_of(text: bytes) -> bytes:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from topics.client.names import is_group, is_router, is_schedule, is_topic
+from topics.client.names import is_group, is_router, is_schedule, is_topic, tag_for, tag_of
 from topics.protocol.model import groups, names
 
 
@@ -35,3 +35,17 @@ def test_the_client_allows_what_the_server_does(name: str) -> None:
     assert is_router(name) is (re.fullmatch(names.ROUTER_PATTERN, name) is not None)
     assert is_schedule(name) is names.is_schedule_name(name)
     assert is_group(name) is groups.is_group_name(name)
+
+
+def test_a_tag_that_is_too_long_is_left_out() -> None:
+    """A tag has at most 256 bytes (§2)."""
+    assert tag_of("ä" * 128) == "ä" * 128
+    assert tag_of("ä" * 129) is None
+    assert tag_of("") is None
+
+
+def test_each_key_has_a_tag() -> None:
+    """Its digest, where it is too long for one or empty. (§2)"""
+    assert tag_for("a") == "a"
+    assert len(tag_for("")) == 64
+    assert len({tag_for("ä" * 129), tag_for("ä" * 130), tag_for("")}) == 3

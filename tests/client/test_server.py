@@ -170,12 +170,13 @@ def test_refusals(do: Any, name: str, use: Any, kind: type[Exception]) -> None:
 
 
 def test_probes(do: Any) -> None:
-    """Health, readiness, metrics and limits. (§8)"""
+    """Health, readiness, metrics, limits, and who is connected: nobody waits here. (§8)"""
     assert do(lambda c: c.health()).status == "ok"
     assert do(lambda c: c.ready()).wal_replay_complete is True
     assert "topics_wal_frames_total" in do(lambda c: c.metrics())
     assert "# TYPE topics_topics gauge" in do(lambda c: c.metrics_text())
     assert do(lambda c: c.limits())["max_limit"] == 1000
+    assert do(lambda c: c.clients(topic="nobody")) == []
 
 
 def test_following_wakes_for_what_comes(server: Server, name: str) -> None:

@@ -58,6 +58,10 @@ class Noted:
         self.inner = connections
         self.paths: list[str] = []
 
+    @property
+    def is_closed(self) -> bool:
+        return bool(self.inner.is_closed)
+
     def request(self, call: Call[Any], prepared: PreparedRequest) -> Any:
         self.paths.append(call.path)
         return self.inner.request(call, prepared)

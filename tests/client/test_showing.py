@@ -1,5 +1,6 @@
 """What a prompt and a notebook show of clients, pages and records: little, and nothing that acts."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -32,6 +33,39 @@ def test_clients() -> None:
     client.close()
     assert repr(client) == "<Client http://a.test, https://b.test:1, closed>"
     assert repr(AsyncClient("http://a.test")) == "<AsyncClient http://a.test>"
+
+
+def test_what_a_client_makes() -> None:
+    """Its topics, and the name of a worker; of many topics the first."""
+    with Client("http://a.test") as client:
+        assert repr(client.watch("jobs", ["audit"])) == "<Watch of jobs, audit>"
+        many = client.watch([f"t{n}" for n in range(1005)])
+        assert repr(many) == "<Watch of t0, t1, t2, t3, t4 and 1,000 more>"
+        many.close()
+        assert repr(many).endswith(" more, closed>")
+        assert repr(client.work("jobs", node="w\n1")) == "<Work of jobs by w\\n1>"
+        producer = client.producer("jobs")
+        assert repr(producer) == "<Producer of jobs>"
+        producer.close()
+        assert repr(producer) == "<Producer of jobs, closed>"
+
+
+def test_what_an_async_client_makes() -> None:
+    """Likewise."""
+
+    async def shown() -> list[str]:
+        async with AsyncClient("http://a.test") as client:
+            return [
+                repr(client.watch("jobs")),
+                repr(client.work("jobs", node="w")),
+                repr(client.producer("jobs")),
+            ]
+
+    assert asyncio.run(shown()) == [
+        "<AsyncWatch of jobs>",
+        "<AsyncWork of jobs by w>",
+        "<AsyncProducer of jobs>",
+    ]
 
 
 def test_records() -> None:

@@ -1,6 +1,7 @@
 """Watching over connections that break, sessions that are forgotten and topics that go."""
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -874,6 +875,115 @@ def test_a_wait_that_is_cancelled_costs_no_item() -> None:
     assert [getattr(item.item, "seq", None) for item in items] == [1, 2, None]
     assert isinstance(items[-1].item, TopicGone)
     assert not isinstance(items[0].item, Tombstone)
+
+
+def test_a_watch_is_closed_while_another_task_waits() -> None:
+    """As a web application does that gives up a wait when its reader disconnects: the wait that is cancelled
+    lets the connection go."""
+    waiting = asyncio.Event()
+
+    class Endless(Pieces):
+        async def __aiter__(self) -> Any:
+            yield records(1, 1)
+            waiting.set()
+            await asyncio.Event().wait()
+
+    endless = Endless([], None)
+    script = Streams(session(jobs=0))
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            return script(request)
+        return httpx.Response(200, headers=EVENT_STREAM, stream=endless)
+
+    async def run() -> None:
+        async with AsyncClient(URL, transport=httpx.MockTransport(handle)) as client:
+            async with client.watch("jobs") as watch:
+                assert (await anext(watch)).topic == "jobs"
+                wait = asyncio.ensure_future(anext(watch))
+                await waiting.wait()
+                wait.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await wait
+            assert endless.closed == 1
+            assert [item async for item in watch] == []
+
+    asyncio.run(run())
+
+
+def test_a_watch_that_another_task_closed_ends_at_the_next_heartbeat() -> None:
+    """A wait that nobody cancels ends, and takes no item that the program would not see."""
+    waiting, beat = asyncio.Event(), asyncio.Event()
+
+    class Beating(Pieces):
+        async def __aiter__(self) -> Any:
+            yield records(1, 1)
+            waiting.set()
+            await beat.wait()
+            yield b": hb 1\n\n"
+            yield records(2, 2)
+
+    beating = Beating([], None)
+    script = Streams(session(jobs=0))
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            return script(request)
+        return httpx.Response(200, headers=EVENT_STREAM, stream=beating)
+
+    async def run() -> None:
+        async with AsyncClient(URL, transport=httpx.MockTransport(handle)) as client:
+            watch = client.watch("jobs")
+            assert (await anext(watch)).topic == "jobs"
+            cursor = watch.cursor
+            wait = asyncio.ensure_future(anext(watch))
+            await waiting.wait()
+            await watch.aclose()
+            beat.set()
+            with pytest.raises(StopAsyncIteration):
+                await wait
+            assert (beating.closed, watch.cursor) == (1, cursor)
+
+    asyncio.run(run())
+
+
+def test_a_watch_is_closed_by_another_thread() -> None:
+    """The thread that waits for an item goes on, and has no more."""
+    watches: list[Any] = []
+
+    class Beating(Pieces):
+        def __iter__(self) -> Any:
+            yield records(1, 1)
+            other = threading.Thread(target=watches[0].close)
+            other.start()
+            other.join()
+            yield b": hb 1\n\n"
+
+    beating = Beating([], None)
+    script = Streams(session(jobs=0))
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            return script(request)
+        return httpx.Response(200, headers=EVENT_STREAM, stream=beating)
+
+    with Client(URL, transport=httpx.MockTransport(handle)) as client:
+        watches.append(client.watch("jobs"))
+        assert [watched.topic for watched in watches[0]] == ["jobs"]
+    assert beating.closed == 1
+
+
+def test_a_watch_that_is_closed_comes_back_to_no_server() -> None:
+    """Closed while it waits to reconnect, it sends nothing more."""
+    watches: list[Any] = []
+    script = Streams(session(jobs=0), Stream(records(1, 1)))
+
+    with Client(
+        URL, transport=httpx.MockTransport(script), sleep=lambda _s: watches[0].close()
+    ) as client:
+        watches.append(client.watch("jobs"))
+        assert [watched.topic for watched in watches[0]] == ["jobs"]
+    assert [line for line in script.lines if line.startswith("POST")] == ["POST /v0/watch"]
 
 
 def test_throttled_to_the_end(face: Any) -> None:

@@ -169,7 +169,7 @@ def test_a_worker_that_stood_still(
 ) -> None:
     """A worker whose job went to another, while it could not extend the lease, is told. (§10.4)"""
     # No lease is extended, as on a machine that sleeps.
-    monkeypatch.setattr("topics.client.worker._extend_leases", lambda *_: None)
+    monkeypatch.setattr("topics.client.lease_keeper._keep_leases", lambda *_: None)
     client.append(queue, "a")
     told: list[Exception] = []
 

@@ -270,6 +270,7 @@ ROWS: Final = (
     Row("GET /v0/docs/:", None, "/v0/docs/swagger-ui.css"),
     Row("GET /v0/console/:", None, "/v0/console/main.js"),
     Row("GET /v0/stats/history", _of("read"), "/v0/stats/history"),
+    Row("GET /v0/clients", _of("admin"), "/v0/clients"),
     Row("GET /v0/cluster", _of("read"), "/v0/cluster"),
     Row("POST /v0/cluster/trim", _of("admin"), "/v0/cluster/trim", {}, status=409),
 )

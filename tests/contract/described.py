@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
+from topics.nesting import deep
 from topics.protocol.faces.http.openapi import document as openapi
 from topics.protocol.faces.http.routes import find_route
 from topics.protocol.model.errors import Rejection
@@ -130,7 +131,7 @@ def _assert_asked(where: tuple[str, ...], known: Any, target: str, body: bytes) 
     _assert_query(known, target)
     if "requestBody" in known and 0 < len(body) <= BYTES_MAX and body[:1] == b"{":
         assert_fits(
-            json.loads(body), *where, "requestBody", "content", "application/json", "schema"
+            deep(json.loads)(body), *where, "requestBody", "content", "application/json", "schema"
         )
 
 

@@ -67,6 +67,14 @@ def test_any_text_is_a_name(api: Api, name: str, group: str) -> None:
     api.ok("DELETE", path(group))
 
 
+def test_the_sync_that_an_answer_waits_for_is_told(api: Api, name: str) -> None:
+    """Whatever the class of the topic: a cursor is on the disk before it is answered. (§13, §0.9)"""
+    api.put(name)
+    committed = commit(api, name, **{name: 1})
+    deleted = api.ok("DELETE", path(name))
+    assert all(each["performance"]["fsync_ms"] > 0 for each in (committed, deleted))
+
+
 def test_pages_of_groups(api: Api, name: str) -> None:
     """Every group once, whatever the page size; a cursor is opaque. (§0.7, §13.1)"""
     api.put(name)

@@ -37,7 +37,10 @@ UNSEEN = {
     # Members come by Kafka's protocol: test_groups.py.
     *(("MemberState", field) for field in ("member_id", "client_id", "client_host", "instance_id")),
     *(("MemberState", "assignment"), ("Assigned", "topic"), ("Assigned", "partitions")),
+    # Of a client with a key, of one that says its name, of a member of a group: test_clients.py, tests/server/kafka.
+    *(("ConnectedClient", field) for field in ("key", "agent", "group")),
     # Of a node in a cluster: tests/server/cluster.
+    ("ClientList", "node"),
     *(("Cluster", field) for field in ("cluster", "shard", "node", "leader", "leader_url", "term")),
     *(("Cluster", field) for field in ("index", "lag_units", "lag_ms", "log_start", "log_end")),
     *(("Cluster", field) for field in ("in_flight", "nodes", "loss")),
@@ -362,6 +365,7 @@ def seen_of_streams(
         stream = keep(kind(server.port, session["wid"], session["cursor"]))
         came = [each for _, each in zip(range(3), news(stream), strict=False)]
         told(seen, "GET /v0/watch/{wid}", came)
+        seen.ok("GET", f"/v0/clients?topic={name}&limit=1&after=0-0")
     assert {each.kind for each in came} == {"tombstone", "record", "caught-up"}
     last = keep(Sse1(server.port, session["wid"]))
     told(seen, "GET /v0/watch/{wid}", [until_end(stream, "error"), until_end(last, "caught-up")])
@@ -381,6 +385,7 @@ def seen_of_watched_partitions(
     came = [each for _, each in zip(range(4), news(stream), strict=False)]
     told(seen, "GET /v0/watch/{wid}", came)
     assert {each.kind for each in came} == {"tombstone", "record", "caught-up"}
+    seen.ok("GET", f"/v0/clients?topic={name}")
     seen.ok("DELETE", f"/v0/topics/{name}")
     told(seen, "GET /v0/watch/{wid}", [until_end(stream, "topic-deleted")])
 
@@ -394,6 +399,7 @@ def seen_of_pushes(seen: Seen, server: Server, keep: Callable[[Client], Client],
     stream = keep(Sse2(server.port, f"/v0/topics/{name}/work?{query}"))
     jobs = (each for each in news(stream) if each.kind == "job")
     told(seen, "GET /v0/topics/{topic}/work", [next(jobs) for _ in records])
+    seen.ok("GET", f"/v0/clients?topic={name}")
     seen.ok("DELETE", f"/v0/topics/{name}")
     told(seen, "GET /v0/topics/{topic}/work", [until_end(stream, "error")])
 

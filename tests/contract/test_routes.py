@@ -27,6 +27,7 @@ ROUTES = {
     "/v0/docs/swagger-ui.css": {"GET"},
     "/v0/console/main.js": {"GET"},
     "/v0/stats/history": {"GET"},
+    "/v0/clients": {"GET"},
     "/v0/cluster": {"GET"},
     "/v0/cluster/trim": {"POST"},
 }

@@ -27,7 +27,7 @@ SYSTEMCTL: Final = """#!/bin/sh
 case "$1" in
 stop|restart)
     kill "$(cat "$PLACE/pid")"
-    tail --pid="$(cat "$PLACE/pid")" -f /dev/null ;;
+    tail -s 0.02 --pid="$(cat "$PLACE/pid")" -f /dev/null ;;
 esac
 case "$1" in
 start|restart)

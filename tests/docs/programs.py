@@ -40,7 +40,9 @@ def served(application: str, place: Place) -> Iterator[str]:
         yield found[1]
     finally:
         process.terminate()
-        process.communicate()
+        assert "Traceback" not in process.communicate()[1], (
+            "the application has an error in its log"
+        )
 
 
 def tools() -> Path:

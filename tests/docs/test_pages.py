@@ -17,17 +17,15 @@ TOOLS = Path(sys.executable).parent
 RUN = ("sh", "python", "console", "ts")
 DRAWN = re.compile(r"\b(?:wid|lease)_[\w-]+")
 """Names that the server draws: a reader types those that the answer before had."""
+NAMED = re.compile(r"[\w/]*\btests/[\w/.]*\w")
+"""A test of Python or TypeScript, or a folder of tests."""
 COUNTING = ("README.md", "api.md", "backup.md", "tutorial.md", "upgrade.md")
 """Pages that show how many topics there are, or all of them: they begin with a new server."""
 
 
 @pytest.fixture(scope="session")
 def toured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the tour of the README leaves in the data directory."""
-    folder = tmp_path_factory.mktemp("tour")
-    with Place(folder, TOOLS) as place:
-        read(ROOT / "README.md", place)
-    return folder / "topics-data"
+    return tour(tmp_path_factory.mktemp("tour"), TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -40,11 +38,23 @@ def toured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_a_page_is_true(page: Path, toured: Path, tmp_path: Path) -> None:
     """What it says to type can be typed, in its order, and does what it says."""
+    follow(page, tmp_path, toured, TOOLS)
+
+
+def tour(folder: Path, tools: Path, clone: Path | None = None) -> Path:
+    """What the tour of the README leaves in the data directory."""
+    with Place(folder, tools, clone) as place:
+        read(ROOT / "README.md", place)
+    return folder / "topics-data"
+
+
+def follow(page: Path, folder: Path, toured: Path, tools: Path, clone: Path | None = None) -> None:
+    """Read a page in a folder, after the tour where it does not begin with a new server."""
     if page.name not in COUNTING:
-        shutil.copytree(toured, tmp_path / "topics-data")
+        shutil.copytree(toured, folder / "topics-data")
     if any(map(is_module, blocks(page))):
         typescript.require_node()
-    with Place(tmp_path, TOOLS) as place:
+    with Place(folder, tools, clone) as place:
         read(page, place)
 
 
@@ -104,3 +114,12 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
     assert text.count("\n<!-- ") == sum(len(v) for b in found for v in b.directives.values())
     for block in found:
         assert block.kind in RUN or {"skip", "file"} & block.directives.keys(), block.code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_block_that_is_skipped_names_tests_that_exist(page: Path) -> None:
+    """Where the reason says that another test runs the block, there is such a test."""
+    reasons = [why for block in blocks(page) for why in block.directives.get("skip", ())]
+    named = [name for why in reasons for name in NAMED.findall(why)]
+
+    assert [name for name in named if not (ROOT / name).exists()] == []

@@ -97,6 +97,44 @@ def test_tools_of_administrators(bootstrap: str, topic: str) -> None:
 
 
 @pytest.mark.kafka
+def test_tools_for_groups_and_partitions(bootstrap: str, topic: str) -> None:
+    """Partitions are added, a group reads them, is shown, set back, and forgotten. (§5, §8)"""
+    server = ("--bootstrap-server", bootstrap)
+    tool("TopicCommand", *server, "--alter", "--topic", topic, "--partitions", 2)
+    lines = "".join(f"{at}:{at}\n" for at in range(COUNT))
+    keyed = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
+    tool("ConsoleProducer", *server, "--topic", topic, *keyed, stdin=lines)
+    read = ("--topic", topic, "--group", topic, "--from-beginning", "--max-messages", COUNT)
+    found = tool("consumer.ConsoleConsumer", *server, *read, "--timeout-ms", 60_000)
+    assert sorted(map(int, found.split())) == list(range(COUNT))
+
+    def groups(*arguments: str) -> list[list[str]]:
+        """The rows of a table, below its head."""
+        named = ("--group", topic, *arguments)
+        printed = tool("consumer.group.ConsumerGroupCommand", *server, *named)
+        return [line.split() for line in printed.splitlines() if topic in line]
+
+    def lag() -> int:
+        rows = groups("--describe")
+        assert [row[1:3] for row in rows] == [[topic, "0"], [topic, "1"]]
+        return sum(int(row[5]) for row in rows)
+
+    assert lag() == 0
+    (state,) = groups("--describe", "--state")
+    assert state[-2:] == ["Empty", "0"]
+    moved = groups("--reset-offsets", "--topic", f"{topic}:1", "--to-earliest", "--execute")
+    assert moved == [[topic, topic, "1", "0"]]
+    assert 0 < lag() < COUNT
+    deleted = groups("--delete-offsets", "--topic", topic)
+    assert [row[1:] for row in deleted if row[0] == topic] == [
+        ["0", "Successful"],
+        ["1", "Successful"],
+    ]
+    groups("--delete")
+    assert topic not in tool("consumer.group.ConsumerGroupCommand", *server, "--list").split()
+
+
+@pytest.mark.kafka
 @pytest.mark.parametrize("codec", CODECS)
 def test_java_reads_what_is_left_of_a_batch(
     bootstrap: str, topic: str, codec: str, http: httpx.Client

@@ -34,6 +34,12 @@ class Job(msgspec.Struct):
     priority: int = 0
     ready_ms: int = 0
     ends_ms: int = 0
+    within_ms: int = 0
+    """How soon it has to be started."""
+    released_ms: int = 0
+    """When an operator wanted it tried sooner than was asked."""
+    was_started: bool = False
+    """It was, and its deliveries count from none again."""
     group: str | None = None
     key: str | None = None
     deliveries: int = 0
@@ -48,9 +54,9 @@ class Job(msgspec.Struct):
         return bool(self.node) and now_ms <= self.until_ms
 
     def rank(self) -> tuple[int, ...]:
-        if self.deliveries:
+        if self.deliveries or self.was_started:
             return -self.priority, 0, self.seq, 0
-        return -self.priority, 1, max(self.ready_ms, self.ts_ms), self.seq
+        return -self.priority, 1, self.released_ms or max(self.ready_ms, self.ts_ms), self.seq
 
 
 class Naive(msgspec.Struct):
@@ -78,7 +84,8 @@ class Naive(msgspec.Struct):
         """From when on it may be claimed."""
         if job.node:
             return job.until_ms + 1 + self.rest_ms(job)
-        return max(job.until_ms, job.ready_ms if not job.deliveries else 0)
+        is_new = not job.deliveries and not job.released_ms
+        return max(job.until_ms, job.ready_ms if is_new else 0)
 
     def is_ready(self, job: Job, now_ms: int) -> bool:
         return self.may_start_ms(job) <= now_ms
@@ -177,15 +184,7 @@ class Naive(msgspec.Struct):
         if self.config.get("fair"):
             self._fair(taken, limit, now_ms)
         else:
-            expected: list[Job] = []
-            for job in self.candidates(now_ms):
-                if len(expected) == limit:
-                    break
-                if self._is_over(job):
-                    self.end(job)
-                    self.dead += 1
-                else:
-                    expected.append(job)
+            expected = self._first(limit, now_ms)
             wanted = [job.seq for job in expected]
             require(taken == wanted, f"claimed {taken}, and not {wanted}")
         for seq in taken:
@@ -193,6 +192,37 @@ class Naive(msgspec.Struct):
             job.deliveries += 1
             job.node, job.until_ms = node, now_ms + LEASE_MS
             self.starts.append(now_ms)
+
+    def _first(self, limit: int, now_ms: int) -> list[Job]:
+        """Up to so many candidates; those that are dead letters by now let others of their groups go."""
+        while True:
+            found, over = list[Job](), list[Job]()
+            for job in self.candidates(now_ms):
+                if len(found) == limit:
+                    break
+                (over if self._is_over(job) else found).append(job)
+            for job in over:
+                self.end(job)
+                self.dead += 1
+            if not over:
+                return found
+
+    def release(self, job: Job, action: str, now_ms: int) -> bool:
+        """An operator wants a job tried now, with its deliveries or without; whether that changes it."""
+        is_rested = self.is_ready(job, now_ms)
+        if job.is_leased(now_ms) or (is_rested and (action == "promote" or not job.deliveries)):
+            return False
+        if not job.deliveries and action == "retry":
+            return False  # it has not failed
+        if action == "retry":
+            job.deliveries = 0
+        job.node, job.until_ms, job.noted = "", now_ms, job.deliveries
+        if not job.deliveries:
+            # It was started, unless that was sooner than was asked, of which nothing is known.
+            job.released_ms = now_ms if now_ms < job.ready_ms else 0
+            job.was_started = not job.released_ms
+            job.ends_ms = now_ms + job.within_ms if job.within_ms and job.released_ms else 0
+        return True
 
     def _is_over(self, job: Job) -> bool:
         return "dead_letter" in self.config and job.deliveries >= MOST
@@ -358,9 +388,11 @@ class World(Lives):
             self.claim()
         elif choice < 0.75:
             self.finish()
-        elif choice < 0.8:
+        elif choice < 0.79:
             self.delete()
-        elif choice < 0.85:
+        elif choice < 0.83:
+            self.change()
+        elif choice < 0.86:
             self.look()
         elif choice < 0.9:
             engine.sealing.press()
@@ -372,9 +404,12 @@ class World(Lives):
             self.settle()
 
     def settle(self) -> None:
-        """What time does is done."""
+        """What time does is done; where that is cut, a start does what it may do then."""
+        self.before = copy.deepcopy(self.naive)
         self.naive.expire(self.now())
         self.engine.work_off()
+        self.engine.sync()
+        self.before = None
 
     def act(self) -> None:
         """A command follows that may be cut."""
@@ -460,8 +495,9 @@ class World(Lives):
                 record.get("priority", 0),
                 ready_ms if "delay_ms" in record else 0,
                 ready_ms + record["expires_ms"] if "expires_ms" in record else 0,
-                record.get("group", record.get("tag")),
-                key,
+                within_ms=record.get("expires_ms", 0),
+                group=record.get("group", record.get("tag")),
+                key=key,
             )
             if key is not None and unique is not None:
                 own[key] = naive.keys[key] = head
@@ -469,7 +505,8 @@ class World(Lives):
                 if unique["for_ms"]:
                     naive.holds[key] = (head, now_ms + unique["for_ms"])
             seqs.append(head)
-        gone = there.pushed_out(head + 1 - first_seq, now_ms)
+        more = head + 1 - first_seq
+        gone = there.pushed_out(more, now_ms) if more else []
         if gone is None:
             return None, []
         for seq in {*gone, *replaced}:
@@ -504,7 +541,7 @@ class World(Lives):
             for job in some:
                 rest_ms = naive.rest_ms(job) if delay_ms is None else delay_ms
                 job.node, job.until_ms = "", now_ms + rest_ms
-                job.noted = job.deliveries
+                job.noted, job.released_ms, job.was_started = job.deliveries, 0, False
             fields = {} if delay_ms is None else {"delay_ms": delay_ms}
             self.engine.nack(*seqs, node=node, **fields)
         else:
@@ -520,6 +557,26 @@ class World(Lives):
         for record in records:
             self.naive.end(self.naive.jobs[record["$seq"]])
         require(self.engine.delete("q", match=tag)["deleted"] == len(records), "not all is deleted")
+        self.acted()
+
+    def change(self) -> None:
+        """Promote or retry one job, or all."""
+        self.act()
+        now_ms, dice, naive = self.now(), self.dice, self.naive
+        action = dice.choice(("promote", "retry"))
+        free = [job for job in naive.jobs.values() if not job.is_leased(now_ms)]
+        if not free:
+            self.before = None
+            return
+        if dice.random() < 0.6:
+            some = dice.choice(free)
+            found = self.engine.change(action, some.seq)
+            require(found == (1, int(naive.release(some, action, now_ms))), f"{action}: {found}")
+        else:
+            waiting = [job for job in free if not naive.is_ready(job, now_ms)]
+            count = sum([naive.release(job, action, now_ms) for job in waiting])
+            found = self.engine.change(action)
+            require(found == (count, count), f"{action} of all: {found}, and not {count}")
         self.acted()
 
     # ------------------------------------------------------------------ what has to hold

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from topics.spark.encoding import Row, columns_of, is_sourced
+from topics.spark.encoding import Row, _checked, columns_of, is_sourced
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.options import write_options
 
@@ -123,3 +123,11 @@ def test_columns_without_a_place() -> None:
     ]
     with pytest.raises(BadOption, match="column id has no place"):
         rows({"data": TEXT, "id": NUMBER}, {"data": "1", "id": 1})
+
+
+@pytest.mark.parametrize("levels", [1001, 100_000])
+def test_json_that_is_nested_too_deeply(levels: int) -> None:
+    """A thousand levels of a text are sent; one more is refused before anything is. (§0.3)"""
+    assert _checked(b"[" * 1000 + b"]" * 1000, "data").count(b"[") == 1000
+    with pytest.raises(SparkFailure, match="nested more than 1000 levels deep"):
+        _checked(b"[" * levels + b"]" * levels, "data")

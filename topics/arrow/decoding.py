@@ -35,7 +35,7 @@ from topics.arrow.payload import (
     fit,
     is_rounded,
 )
-from topics.client.decoding import deep
+from topics.nesting import deep
 
 Mask = NDArray[np.bool_]
 

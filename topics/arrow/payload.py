@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from topics.client.decoding import deep
+from topics.nesting import deep
 
 DEPTH_MAX: Final = 100
 """Levels of a type at most: a value is walked by recursion."""

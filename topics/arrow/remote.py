@@ -34,6 +34,7 @@ from topics.client import (
 )
 from topics.client.call import Call
 from topics.client.endpoints import topic_path
+from topics.nesting import deep
 from topics.protocol.model.names import partition_name, partition_of
 
 PAGE_RECORDS: Final = 1000
@@ -87,7 +88,7 @@ class _Page(msgspec.Struct):
     tombstone: _Stone | None = None
 
 
-_decode: Final = msgspec.json.Decoder(_Page).decode
+_decode: Final = deep(msgspec.json.Decoder(_Page).decode)
 
 
 class RemoteSource:
@@ -268,20 +269,7 @@ class RemoteSource:
         Each page in flight has seqs of its own.  How many is learned from the pages before: where
         most records are deleted or left out by a filter, a page reaches far.
         """
-        asked: dict[str, Any] = {
-            "limit": PAGE_RECORDS,
-            "max_batch_bytes": page_bytes,
-            "include_tags": not {"tag", MARKS}.isdisjoint(wanted.columns.names),
-            "include_meta": not {"meta", MARKS}.isdisjoint(wanted.columns.names),
-        }
-        if wanted.epoch:
-            asked["epoch"] = wanted.epoch
-        if wanted.tag is not None:
-            asked["match"] = ["tag", "Eq", wanted.tag]
-        elif wanted.tag_prefix is not None:
-            asked["match"] = ["tag", "Glob", wanted.tag_prefix + "*"]
-        if wanted.exclude_nodes:
-            asked["node"] = list(wanted.exclude_nodes)
+        asked = _asked(wanted, page_bytes)
         flying: deque[tuple[Future[_Page], int, int]] = deque()
         reach, begin = PAGE_RECORDS, first_seq
         try:
@@ -391,3 +379,22 @@ def _batch(name: str, records: list[_Record], columns: pa.Schema) -> pa.RecordBa
         else:
             arrays.append(pa.array(made, GAP if field.name == "_gap" else field.type))
     return pa.record_batch(arrays, schema=columns)
+
+
+def _asked(wanted: Wanted, page_bytes: int) -> dict[str, Any]:
+    """The body that asks for pages of a scan, but for where they begin."""
+    asked: dict[str, Any] = {
+        "limit": PAGE_RECORDS,
+        "max_batch_bytes": page_bytes,
+        "include_tags": not {"tag", MARKS}.isdisjoint(wanted.columns.names),
+        "include_meta": not {"meta", MARKS}.isdisjoint(wanted.columns.names),
+    }
+    if wanted.epoch:
+        asked["epoch"] = wanted.epoch
+    if wanted.tag is not None:
+        asked["match"] = ["tag", "Eq", wanted.tag]
+    elif wanted.tag_prefix is not None:
+        asked["match"] = ["tag", "Glob", wanted.tag_prefix + "*"]
+    if wanted.exclude_nodes:
+        asked["node"] = list(wanted.exclude_nodes)
+    return asked

@@ -1,4 +1,4 @@
-"""The store of a node that runs elsewhere: the store's interface to files, read only, over HTTP.
+"""The store of a server that runs elsewhere: the store's interface to files, read only, over HTTP.
 
 Owns the names of the two requests, and how a failure of one is told.  A file is asked for piece by piece,
 and nothing of it is held at the other end between two pieces: a name whose file was retired, or is another
@@ -19,14 +19,14 @@ from topics.protocol.model.records import Buffer
 from topics.store.files import File
 from topics.visible import without_password
 
-PATH: Final = "/v0/cluster/store"
+PATH: Final = "/v0/store"
 SIZE: Final = "x-topics-size"
 FILE: Final = "x-topics-file"
 """Headers of a piece: the size of its file, and which file it is."""
 WHOLE: Final = "x-topics-whole"
 """Of the last request: its sender has all that it wanted."""
 TIMEOUT_S: Final = 30.0
-"""A disk of the other node may take as long for one piece."""
+"""A disk of the other server may take as long for one piece."""
 AHEAD_BYTES: Final = 64 << 10
 """Asked for at least: headers and tables are read in many small pieces."""
 ANSWER_BYTES_MAX: Final = 64 << 20
@@ -34,18 +34,18 @@ ANSWER_BYTES_MAX: Final = 64 << 20
 
 
 class Unanswered(OSError):
-    """The other node did not give what it was asked for: one line."""
+    """The other server did not give what it was asked for: one line."""
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:
-    raise OSError(errno.EROFS, "the files of another node are read-only")
+    raise OSError(errno.EROFS, "the files of another server are read-only")
 
 
 class RemoteFiles:
     """Implements `files.Files`, read only.  *Blocking*; used by one thread at a time, but for `abort`.
 
     Args:
-        url: Of the node.
+        url: Of the server.
         headers: By which it knows who asks.
     """
 
@@ -104,11 +104,11 @@ class RemoteFiles:
         raise _refusal(answer.status, body, self.path)
 
     def finish(self) -> None:
-        """Say that nothing more is wanted, for the other node's log and figures."""
+        """Say that nothing more is wanted, for the other server's log and figures."""
         self.ask("", {WHOLE: "1"})
 
     def abort(self) -> None:
-        """Have what waits for the other node fail; from any thread."""
+        """Have what waits for the other server fail; from any thread."""
         self._is_aborted = True
         sock = self._connection.sock
         if sock is not None:
@@ -129,7 +129,9 @@ class RemoteFiles:
             sizes = {str(name): int(size) for name, size in listed["files"]}
             self._now_s = int(listed["now_s"])
         except (ValueError, KeyError, TypeError) as error:
-            raise Unanswered(errno.EPROTO, "it is no node of a cluster", self.path) from error
+            raise Unanswered(
+                errno.EPROTO, "it is no server of topics, or one that gives no files", self.path
+            ) from error
         self.total_bytes = sum(sizes.values())
         return sorted(sizes)
 
@@ -212,5 +214,7 @@ def _refusal(status: int, body: Buffer, path: str) -> OSError:
     if status == 404 and is_file:
         return FileNotFoundError(errno.ENOENT, "missing", path)
     if status == 404:
-        return Unanswered(errno.EPROTO, "it is no node of a cluster", path)
+        return Unanswered(
+            errno.EPROTO, "it is no server of topics, or one that gives no files", path
+        )
     return Unanswered(errno.EIO, f"it answered {status}{what}", path)

@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "backup": "backup:command",
     "bench": "bench:command",
     "call": "call:command",
+    "clients": "clients:command",
     "cluster": "cluster:group",
     "completion": "completion:command",
     "config": "topic:configure",
@@ -139,6 +140,7 @@ def main(profile: str | None) -> None:
     topics rm jobs --match 'old:*'               records, away without a trace; purge, drain
     topics topics                                what there is
     topics stats                                 what the server does, live
+    topics clients                               who is connected, and how far behind
     topics cluster status                        who leads, and how far each replica is; trim
     topics routers --graph                       what flows where; router create, info, delete
     topics schedules                             records by the clock; put, get, run, pause, rm

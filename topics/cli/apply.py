@@ -2,13 +2,24 @@
 
 import json
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from topics.cli.asking import confirm, dry_run_option, yes_option
-from topics.cli.exits import OK, PENDING, REFUSED, UNUSABLE, Stop, counted, output, refusals
+from topics.cli.exits import (
+    OK,
+    PENDING,
+    REFUSED,
+    UNUSABLE,
+    Stop,
+    abandon,
+    counted,
+    output,
+    refusals,
+)
 from topics.cli.printing import Part, is_terminal, say, say_json, styled, warn
 from topics.cli.target import with_client
 
@@ -77,8 +88,11 @@ def command(
     output()
     declarations = read_declarations(read_documents(files))
     plan = make_plan(client, declarations, prune=prune)
-    if not as_json:
-        _print_plan(plan)
+    ends = PENDING if exit_code and plan.pending else OK
+    if not as_json and not _print_whole(plan):
+        if not dry_run:
+            raise Stop("the plan was not read to its end; nothing was changed", UNUSABLE)
+        return ends
     if plan.of("refused"):
         if as_json:
             _print_json(plan, made=0)
@@ -89,7 +103,7 @@ def command(
         _make(client, plan)
     if as_json:
         _print_json(plan, made=0 if dry_run else len(plan.pending))
-    return PENDING if exit_code and plan.pending else OK
+    return ends
 
 
 def _confirm(plan: "Plan", *, yes: bool) -> None:
@@ -127,12 +141,7 @@ def _make_one(client: "Client", change: "Change") -> None:
     from topics.client.endpoints import router_path, schedule_path, topic_path
 
     if change.declared is None:
-        delete: dict[str, Any] = {
-            "topics": client.delete_topic,
-            "routers": client.delete_router,
-            "schedules": client.delete_schedule,
-        }
-        delete[change.kind](change.name)
+        _delete(client, change)
         return
     path: dict[str, Callable[[str], str]] = {
         "topics": topic_path,
@@ -143,6 +152,20 @@ def _make_one(client: "Client", change: "Change") -> None:
     body = {name: value for name, value in change.declared.body.items() if value is not None}
     call = Call("PUT", path[change.kind](change.name), json.loads, body=encode(body))
     _check_kept(change.declared, client.session.do(call))
+
+
+def _delete(client: "Client", change: "Change") -> None:
+    """What was deleted meanwhile is as it is to be.  A topic that was empty is deleted only if it still is,
+    because the question before counted its records."""
+    from topics.client import RouterNotFound, ScheduleNotFound, TopicNotFound
+
+    with suppress(RouterNotFound, ScheduleNotFound, TopicNotFound):
+        if change.kind == "topics":
+            client.delete_topic(change.name, if_empty=change.is_empty)
+        elif change.kind == "routers":
+            client.delete_router(change.name)
+        else:
+            client.delete_schedule(change.name)
 
 
 def _check_kept(declared: "Declared", answer: dict[str, Any]) -> None:
@@ -158,6 +181,16 @@ def _check_kept(declared: "Declared", answer: dict[str, Any]) -> None:
 
 
 # ---------------------------------------------------------------------- what is printed
+
+
+def _print_whole(plan: "Plan") -> bool:
+    """Print the plan; False where the reader of a pipe closed it before its end."""
+    try:
+        _print_plan(plan)
+    except BrokenPipeError:
+        abandon(sys.stdout)
+        return False
+    return True
 
 
 def _print_plan(plan: "Plan") -> None:

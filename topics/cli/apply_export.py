@@ -1,13 +1,13 @@
 """The topics, routers and schedules of a server as a document that `topics apply` takes unchanged."""
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from topics.cli.apply_fields import DEFAULTS, KINDS, is_same, normal
 from topics.cli.apply_plan import shown, topic_config
 from topics.cli.exits import UNUSABLE, Stop
 from topics.cli.fields import FIELDS, spelled
+from topics.cli.moments import utc_text
 
 if TYPE_CHECKING:
     from topics.client import Client
@@ -71,18 +71,9 @@ def _filter(resolved: list[str]) -> Any:
 
 def _spelled(kind: str, name: str, value: Any) -> Any:
     if kind == "schedules" and name in ("at", "until"):
-        return _moment_text(value)
+        return utc_text(value)
     is_field = kind == "topics" and FIELDS[name] is int
     if name == "every_ms" or (is_field and name.endswith(("_ms", "_bytes"))):
         text = spelled(name, value)
         return value if text.isdigit() else text
     return value
-
-
-def _moment_text(at_ms: int) -> Any:
-    """A time as `moment_ms` reads it to the millisecond; the number, where it has no such text."""
-    try:
-        at = datetime.fromtimestamp(at_ms // 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return at_ms
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03}+00:00" if at_ms % 1000 else at.isoformat()

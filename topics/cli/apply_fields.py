@@ -6,6 +6,7 @@ refuse; the others are the server's to know.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any, Final
 from topics.cli.apply_files import Document, Node
 from topics.cli.exits import UNUSABLE, Stop
 from topics.cli.fields import CLEARED, FIELDS, spelled, value_of
-from topics.cli.moments import duration_ms, moment_ms
+from topics.cli.moments import duration_ms, moment_ms, utc_text
 from topics.cli.printing import say
 
 KINDS: Final = ("topics", "routers", "schedules")
@@ -84,6 +85,8 @@ DEFAULTS: Final = {
     "routers": ROUTER_DEFAULTS,
     "schedules": SCHEDULE_DEFAULTS,
 }
+NAMES: Final = "1 to 255 of A-Z a-z 0-9 . _ : -, the first a letter or a digit"
+"""(§1); those of routers have > too."""
 RECORD_FIELDS: Final = (
     *("data", "tag", "node", "meta", "partition", "delay_ms", "not_before", "priority", "group"),
     *("unique", "expires_ms", "form", "key", "time", "headers"),
@@ -202,6 +205,8 @@ class _Reader:
             if first is not place:
                 self._fault(file, node, f"{kind}.{name}", f"is declared at {first} already")
                 continue
+            if not _is_name(kind, name):
+                self._fault(file, node, kind, f"{name!r} is no name of a {ONE[kind]}: {NAMES}")
             if not name.startswith(prefix):
                 self._fault(file, node, f"{kind}.{name}", f"does not begin with {prefix!r}")
             self.items.append(Declared(kind, name, place, self._body(file, kind, name, node)))
@@ -234,6 +239,12 @@ class _Reader:
 
     def _fault(self, file: str, node: Node, path: str, what: str) -> None:
         self.faults.append(f"{_place(file, node)}: {path + ': ' if path else ''}{what}")
+
+
+def _is_name(kind: str, name: str) -> bool:
+    from topics.client.names import is_router, is_schedule, is_topic
+
+    return {"topics": is_topic, "routers": is_router, "schedules": is_schedule}[kind](name)
 
 
 def _place(file: str, node: Node) -> str:
@@ -297,7 +308,7 @@ def _topic_field(name: str, value: Any) -> Any:
 def _topic_value(name: str, value: Any) -> Any:
     kind = FIELDS[name]
     if isinstance(value, str):
-        return value_of(name, value)
+        return _topic(name)(value) if name == "dead_letter" else value_of(name, value)
     if value is None:
         if name in (*CLEARED, "priority", "dead_letter"):
             return None
@@ -353,12 +364,16 @@ def _span(name: str, value: Any) -> int:
     raise ValueError(f"{name} is milliseconds, or like 90s or 1h30m, not {_shown(value)}")
 
 
+_ZONED: Final = re.compile(r"^\d.*-.*T.*(Z|[+-]\d\d(:?\d\d)?)$", re.IGNORECASE)
+"""Without a zone, a file would say something else on each machine."""
+
+
 def _moment(name: str, value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str) and value[:1].isdigit() and "-" in value:
+    if isinstance(value, str) and _ZONED.search(value):
         return moment_ms(value)
-    what = "milliseconds since the epoch, or like 2027-03-01T09:00Z"
+    what = "milliseconds since the epoch, or a time with its zone like 2027-03-01T09:00Z"
     raise ValueError(f"{name} is {what}, not {_shown(value)}")
 
 
@@ -367,6 +382,15 @@ def _typed(name: str, kind: type, what: str, *, is_optional: bool = False) -> Ca
         if isinstance(value, kind) or (is_optional and value is None):
             return value
         raise ValueError(f"{name} is {what}, not {_shown(value)}")
+
+    return read
+
+
+def _topic(name: str) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        if isinstance(value, str) and _is_name("topics", value):
+            return value
+        raise ValueError(f"{name} is a topic, not {_shown(value)}: {NAMES}")
 
     return read
 
@@ -383,10 +407,13 @@ def _worded(name: str, *words: str) -> Callable[[Any], Any]:
 def _filter(value: Any) -> Any:
     if value is None or isinstance(value, str):
         return value
-    texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
-    if texts and len(value) == 3:
+    if (
+        isinstance(value, list)
+        and value[:2] in (["tag", "Eq"], ["tag", "Glob"])
+        and [isinstance(each, str) for each in value[2:]] == [True]
+    ):
         return value
-    what = 'a text such as "eu.*", or ["tag", "Eq", "eu.de"]'
+    what = 'a text such as "eu.*", or ["tag", "Eq", "eu.de"], or ["tag", "Glob", "eu.*"]'
     raise ValueError(f"filter is {what}, not {_shown(value)}")
 
 
@@ -417,8 +444,8 @@ def _optional(read: Callable[[str, Any], Any], name: str) -> Callable[[Any], Any
 
 
 _ROUTER: Final = {
-    "source": _typed("source", str, "a topic"),
-    "dest": _typed("dest", str, "a topic"),
+    "source": _topic("source"),
+    "dest": _topic("dest"),
     "filter": _filter,
     "preserve_node": _typed("preserve_node", bool, "true or false"),
     "preserve_tag": _typed("preserve_tag", bool, "true or false"),
@@ -427,7 +454,7 @@ _ROUTER: Final = {
     "create_dest": _typed("create_dest", bool, "true or false"),
 }
 _SCHEDULE: Final = {
-    "topic": _typed("topic", str, "a topic"),
+    "topic": _topic("topic"),
     "record": _record,
     "cron": _typed("cron", str, "a text such as 0 6 * * *", is_optional=True),
     "every_ms": _optional(_span, "every_ms"),
@@ -507,6 +534,10 @@ def field_text(name: str, value: Any) -> str:
         return spelled(name, value) or "none"
     if name == "every_ms" and value is not None:
         return spelled(name, value)
+    if name in ("at", "until") and value is not None:
+        return str(utc_text(value))
+    if name == "config" and value is not None:
+        value = {key: each for key, each in value.items() if not is_same(each, TOPIC_DEFAULTS[key])}
     if isinstance(value, str):
         return value
     return "none" if value is None else json.dumps(value, ensure_ascii=False)

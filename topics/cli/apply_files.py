@@ -25,10 +25,15 @@ CORE: Final = (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", list("-+0123456789")),
-    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        list("-+.0123456789"),
+    ),
 )
-"""Scalars of the core schema that are no texts: kind, spelling, first characters (YAML 1.2, §10.3.2),
-without the infinities and NaN, which JSON has no form for."""
+"""Scalars of the core schema that are no texts: kind, spelling, first characters (YAML 1.2, §10.3.2).
+The infinities and NaN are refused: JSON has no form for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +233,8 @@ class _Reader:
             if kind == "float":
                 return _finite(text)
         except ValueError:
-            raise Stop(f"{self._name}:{line}: {text!r} is no {kind}", UNUSABLE) from None
+            what = "number of JSON" if kind == "float" else kind
+            raise Stop(f"{self._name}:{line}: {text!r} is no {what}", UNUSABLE) from None
         return text
 
 

@@ -31,6 +31,7 @@ class Change:
         note: A consequence, or why it is refused; empty where there is none.
         removes: What the change destroys, for the question before it; empty where nothing is lost.
         declared: None where it is deleted.
+        is_empty: Of a topic that is deleted: it has no records.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Change:
     note: str = ""
     removes: str = ""
     declared: Declared | None = None
+    is_empty: bool = False
 
     @property
     def title(self) -> str:
@@ -217,7 +219,7 @@ def _pruned(client: "Client", declarations: Declarations) -> Iterator[Change]:
                 continue
             for name in _names(client, kind, prefix):
                 if (kind, name) not in declared and not (kind == "topics" and name in used):
-                    yield _deletion(client, kind, name)
+                    yield from _deletion(client, kind, name)
 
 
 def _used(items: Iterable[Declared]) -> Iterator[str]:
@@ -235,16 +237,24 @@ def _names(client: "Client", kind: str, prefix: str) -> list[str]:
     return [each.schedule for each in client.schedules(prefix=prefix)]
 
 
-def _deletion(client: "Client", kind: str, name: str) -> Change:
+def _deletion(client: "Client", kind: str, name: str) -> Iterator[Change]:
+    """The change; none where another client deleted the topic meanwhile."""
+    from topics.client import TopicNotFound
+
     if kind != "topics":
-        return Change(kind, name, "delete", removes=f"{ONE[kind]} {name}")
-    count = client.topic(name, touch=False).count
+        yield Change(kind, name, "delete", removes=f"{ONE[kind]} {name}")
+        return
+    try:
+        count = client.topic(name, touch=False).count
+    except TopicNotFound:
+        return
     routers = {each.router for each in client.routers(source=name)}
     routers |= {each.router for each in client.routers(dest=name)}
     what = counted(count, "record")
     if routers:
         what += f" and {counted(len(routers), 'router')} ({', '.join(sorted(routers))})"
-    return Change(kind, name, "delete", note=f"with its {what}", removes=f"{name} with its {what}")
+    note, removes = f"with its {what}", f"{name} with its {what}"
+    yield Change(kind, name, "delete", note=note, removes=removes, is_empty=count == 0)
 
 
 # ---------------------------------------------------------------------- the order

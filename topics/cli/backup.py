@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     default=Path("topics-data"),
     help="Directory of the data.  [TOPICS_DATA_DIR; default topics-data]",
 )
-@click.option("--url", help="Of a node of a cluster, whose store is read over HTTP instead.")
+@click.option(
+    "--url", help="Of a server, or a node of a cluster, whose store is read over HTTP instead."
+)
 @click.option(
     "--api-key",
     envvar="TOPICS_API_KEY",
@@ -54,8 +56,9 @@ def command(
     backups in DEST. It is compared with its checksums on the disk of DEST before it counts; a
     backup that is interrupted leaves the others whole. `topics restore` makes a directory of one.
 
-    With --url it is the store of a node of a cluster, on this machine or another: any node that has
-    all that was written will do. A node's own directory DIR is backed up from --data-dir DIR/store, too.
+    With --url it is the store of a running server, on this machine or another, read over HTTP. Of a
+    cluster it is that of a node; any node that has all that was written will do. A node's own
+    directory DIR is backed up from --data-dir DIR/store, too.
 
     Ends with 0 once the backup is durable; with 3 where something does not verify, and names it;
     with 2 where a directory cannot be used, or DEST has no space.
@@ -70,7 +73,7 @@ def command(
         if is_verify:
             return _verify(dest, as_json=as_json)
         if url is not None:
-            return _take_from_node(url, api_key, dest, keep, as_json=as_json)
+            return _take_from_server(url, api_key, dest, keep, as_json=as_json)
         return _take(data_dir, dest, keep, as_json=as_json)
 
 
@@ -90,7 +93,7 @@ def _take(data_dir: Path, dest: Path, keep: int | None, *, as_json: bool) -> int
     return _say(manifest, removed, as_json=as_json)
 
 
-def _take_from_node(
+def _take_from_server(
     url: str, api_key: str | None, dest: Path, keep: int | None, *, as_json: bool
 ) -> int:
     from topics.backup.remote import RemoteFiles

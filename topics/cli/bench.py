@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -178,23 +179,35 @@ class Load:
         if test == "work":
             config["type"] = "queue"
         begin = {
-            "append": self._appends,
-            "batch": self._batches,
-            "read": self._reads,
-            "work": self._works,
+            "append": lambda topic: self._appender(topic, 1),
+            "batch": lambda topic: self._appender(topic, self._batch),
+            "read": self._reader,
+            "work": self._worker,
         }
         with own_topic(self._client, self._prefix, config) as topic:
-            return measure(begin[test](topic), self._bound)
+            self._fill(topic, self._records_before(test))
+            return measure([begin[test](topic) for _ in range(self._bound.clients)], self._bound)
 
-    def _appends(self, topic: str) -> "list[Operation]":
-        return [lambda: self._send(topic, 1)] * self._bound.clients
+    def _records_before(self, test: str) -> int:
+        """How many records a topic has before its test begins."""
+        if test == "work":
+            jobs = int(JOBS_PER_S * self._bound.duration_s) + 1
+            return min(jobs, JOBS_MAX, self._bound.operations)
+        return FILLED_RECORDS if test == "read" else 0
 
-    def _batches(self, topic: str) -> "list[Operation]":
-        return [lambda: self._send(topic, self._batch)] * self._bound.clients
+    def _fill(self, topic: str, records: int) -> None:
+        self._client.append_many(topic, repeat(self._value, records), batch_records=PAGE_RECORDS)
 
-    def _reads(self, topic: str) -> "list[Operation]":
-        self._fill(topic, FILLED_RECORDS)
-        return [self._reader(topic) for _ in range(self._bound.clients)]
+    def _appender(self, topic: str, count: int) -> "Operation":
+        """Appends so many records in one request."""
+        values = [self._value] * count
+
+        def append() -> int:
+            # Without a key: the server has nothing to remember, and no append is repeated in secret.
+            self._client.append(topic, *values, keyed=False)
+            return count
+
+        return append
 
     def _reader(self, topic: str) -> "Operation":
         """Reads the topic page by page, again and again."""
@@ -212,9 +225,8 @@ class Load:
 
         return read
 
-    def _works(self, topic: str) -> "list[Operation]":
-        jobs = min(int(JOBS_PER_S * self._bound.duration_s) + 1, JOBS_MAX, self._bound.operations)
-        self._fill(topic, jobs)
+    def _worker(self, topic: str) -> "Operation":
+        """Claims a job and acks it."""
 
         def work() -> int:
             claimed = self._client.claim(topic, node=NODE)
@@ -222,16 +234,7 @@ class Load:
                 return 0
             return self._client.ack(topic, claimed.jobs, node=NODE).acked
 
-        return [work] * self._bound.clients
-
-    def _send(self, topic: str, count: int) -> int:
-        # Without a key: the server has nothing to remember, and no append is repeated in secret.
-        self._client.append(topic, *[self._value] * count, keyed=False)
-        return count
-
-    def _fill(self, topic: str, records: int) -> None:
-        for begin in range(0, records, PAGE_RECORDS):
-            self._send(topic, min(PAGE_RECORDS, records - begin))
+        return work
 
 
 def unguessed() -> str:
@@ -326,20 +329,16 @@ def measure(
         BaseException: That of the first operation that failed, or of the thread that waits; every
             other one has ended by then.
     """
+    # With logging behind it, it is a part of what other commands do not load.
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
     load = _Running(bound, clock)
-    threads = [threading.Thread(target=load.repeat, args=(each,)) for each in operations]
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        load.stop()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
-    if load.errors:
-        raise load.errors[0]
+    with ThreadPoolExecutor(len(operations)) as pool:
+        try:
+            for run in as_completed([pool.submit(load.repeat, each) for each in operations]):
+                run.result()
+        finally:
+            load.stop()
     return Figures(load.records, array("d", sorted(load.times_s)), clock() - load.begin_s)
 
 
@@ -349,7 +348,6 @@ class _Running:
     def __init__(self, bound: Bound, clock: Callable[[], float]) -> None:
         self.records = 0
         self.times_s = array("d")
-        self.errors: list[BaseException] = []
         self.begin_s = clock()
         self._clock = clock
         self._end_s = self.begin_s + bound.duration_s
@@ -362,16 +360,12 @@ class _Running:
 
     def repeat(self, operation: Operation) -> None:
         """Do an operation until the bound, or until it finds nothing to do."""
-        try:
-            while self._takes():
-                begin_s = self._clock()
-                records = operation()
-                if not records:
-                    return
-                self._note(records, self._clock() - begin_s)
-        except BaseException as error:
-            self.errors.append(error)
-            self.stop()
+        while self._takes():
+            begin_s = self._clock()
+            records = operation()
+            if not records:
+                return
+            self._note(records, self._clock() - begin_s)
 
     def _takes(self) -> bool:
         with self._lock:

@@ -3,7 +3,7 @@
 The server moves them, each in one step, so that a run can be interrupted anywhere.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -36,6 +36,10 @@ class Letter(
 class Redrive:
     """One run.
 
+    Args:
+        match: Only letters of this tag.
+        seqs: Only these letters, in ascending order; none stands for all.
+
     Attributes:
         moved: How many letters were moved.
         left: How many letters were leased or delayed at the end, and stayed.
@@ -48,6 +52,7 @@ class Redrive:
         queue: str,
         match: str | None,
         report: Callable[[str], None],
+        seqs: Sequence[int] = (),
     ) -> None:
         self.moved = 0
         self.left = 0
@@ -56,6 +61,7 @@ class Redrive:
         self._queue = queue
         self._match = match
         self._report = report
+        self._seqs = seqs
 
     @property
     def done(self) -> str:
@@ -79,6 +85,9 @@ class Redrive:
             TopicsError: The queue refused a letter, or the server cannot be reached; the letters
                 before it are moved.
         """
+        if self._seqs:
+            self._run_named()
+            return
         left, more = self._source.count, True
         while left > 0 and more:
             found = self._client.redrive(
@@ -89,6 +98,12 @@ class Redrive:
             more = found.more and found.moved > 0
         self._count_left()
 
+    def _run_named(self) -> None:
+        for first in range(0, len(self._seqs), BATCH):
+            seqs = list(self._seqs[first : first + BATCH])
+            found = self._client.redrive(self._source.topic, self._queue, seqs=seqs)
+            self.moved += found.moved
+
     def _count_left(self) -> None:
         counts = self._client.topic(self._source.topic, touch=False).queue
         self.left = 0 if counts is None else counts.in_flight + counts.delayed
@@ -96,9 +111,18 @@ class Redrive:
     # ------------------------------------------------------------------ letters
 
     def _letters(self) -> Iterator[Letter]:
+        wanted = frozenset(self._seqs)
+        for letter in self._all_letters():
+            if not wanted or letter.seq in wanted:
+                yield letter
+            if wanted and letter.seq >= self._seqs[-1]:
+                return
+
+    def _all_letters(self) -> Iterator[Letter]:
         topic = self._source.topic
         items = self._client.read(
             topic,
+            from_seq=self._seqs[0] - 1 if self._seqs else 0,
             record_type=Letter,
             match=self._match,
             include_tags=True,

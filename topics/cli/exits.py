@@ -213,7 +213,7 @@ def _missing(error: ModuleNotFoundError) -> int:
 
 def _unwritten(error: OSError) -> int:
     """The exit code for an error of the system; most often standard output cannot be written."""
-    _abandon(sys.stdout)
+    abandon(sys.stdout)
     if isinstance(error, BrokenPipeError):
         # The reader of the pipe has enough, as in `topics read jobs | head`.
         return OK
@@ -227,12 +227,12 @@ def _print_end(message: str, code: int) -> int:
         say(f"topics: {message}", err=True)
     except OSError:
         # Standard error is closed; the exit code is all that is left.
-        _abandon(sys.stderr)
+        abandon(sys.stderr)
     return code
 
 
-def _abandon(stream: TextIO | None) -> None:
-    """Point a stream at /dev/null, so that the interpreter's last flush cannot fail again."""
+def abandon(stream: TextIO | None) -> None:
+    """Point a stream that cannot be written at /dev/null, so that the interpreter's last flush cannot fail again."""
     if stream is not None:
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -23,8 +23,13 @@ from topics.cli.target import with_client
 from topics.protocol.model.names import partition_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from topics.arrow.source import TopicSource
     from topics.client import Client
-    from topics.export.manifest import Lineage
+    from topics.export.lake import Lake
+    from topics.export.manifest import Catalogue, Lineage
+    from topics.export.verify import Checked, Compared
 
 _directory = click.argument("to", type=click.Path(path_type=Path), metavar="DIR")
 _json = click.option("--json", "as_json", is_flag=True, help="The result as a JSON object.")
@@ -157,47 +162,27 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
         from topics.cli.export_tables import note_strangers
         from topics.export.lake import OsLake
         from topics.export.loading import load
-        from topics.export.verify import compare, strangers
+        from topics.export.verify import strangers
         from topics.export.verify import verify as verified
 
         lake = OsLake(to)
         catalogue = load(lake)
         checked = verified(lake, catalogue)
         unknown = strangers(lake, catalogue)
-        compared: list[Any] = []
+        compared: list[Compared] = []
         others: list[str] = []
         if deep and not checked.problems:
             with opened(client, path) as source:
-                for topic in catalogue.names():
-                    each = compare(lake, catalogue, source, topic)
-                    if each is None:
-                        others.append(topic)
-                    else:
-                        compared.append(each)
+                compared, others = _compare_all(lake, catalogue, source)
         is_whole = not checked.problems and all(each.is_whole for each in compared)
         if as_json:
-            from dataclasses import asdict
-
-            row: dict[str, Any] = {
-                "files": checked.files,
-                "rows": checked.rows,
-                "bytes": checked.bytes,
-            }
-            problems = [{"path": p.path, "what": p.what} for p in checked.problems]
-            found = {each.topic: catalogue.lineages[each.topic][-1] for each in compared}
-            deeply = [{**asdict(e), **_row(found[e.topic], {}), "ok": e.is_whole} for e in compared]
-            row |= {"ok": is_whole, "problems": problems, "topics": deeply, "recreated": others}
-            row["strangers"] = unknown
+            row = _verified_row(checked, catalogue, compared)
+            row |= {"ok": is_whole, "recreated": others, "strangers": unknown}
             _tell(row, "", as_json=True)
         else:
-            say(
-                f"{counted(checked.files, 'file')}, {counted(checked.rows, 'record')}: "
-                + (
-                    "all verify"
-                    if not checked.problems
-                    else f"{counted(len(checked.problems), 'problem')}"
-                )
-            )
+            problems = counted(len(checked.problems), "problem")
+            what = problems if checked.problems else "all verify"
+            say(f"{counted(checked.files, 'file')}, {counted(checked.rows, 'record')}: {what}")
             for each in compared:
                 say(_accounted(catalogue.lineages[each.topic][-1]))
                 say(compared_line(each))
@@ -207,6 +192,41 @@ def verify(client: "Client", to: Path, deep: bool, path: Path | None, as_json: b
             say(f"topics: {shown(topic)} is another one now; it is not compared", err=True)
         note_strangers(to, unknown)
         return OK if is_whole else CORRUPT
+
+
+def _compare_all(
+    lake: "Lake", catalogue: "Catalogue", source: "TopicSource"
+) -> "tuple[list[Compared], list[str]]":
+    """Each topic of an export beside its source, and the names of topics that are others now."""
+    from topics.export.verify import compare
+
+    compared: list[Compared] = []
+    others: list[str] = []
+    for topic in catalogue.names():
+        each = compare(lake, catalogue, source, topic)
+        if each is None:
+            others.append(topic)
+        else:
+            compared.append(each)
+    return compared, others
+
+
+def _verified_row(
+    checked: "Checked", catalogue: "Catalogue", compared: "Sequence[Compared]"
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    found = {each.topic: catalogue.lineages[each.topic][-1] for each in compared}
+    return {
+        "files": checked.files,
+        "rows": checked.rows,
+        "bytes": checked.bytes,
+        "problems": [{"path": p.path, "what": p.what} for p in checked.problems],
+        "topics": [
+            {**asdict(each), **_row(found[each.topic], {}), "ok": each.is_whole}
+            for each in compared
+        ],
+    }
 
 
 def _accounted(lineage: "Lineage") -> str:

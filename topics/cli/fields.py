@@ -20,7 +20,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _UNIT_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
-CLEARED: Final = ("order", "fair", "rate", "max_in_flight", "group_max_in_flight", "backoff")
+CLEARED: Final = (
+    *("order", "fair", "rate", "max_in_flight", "group_max_in_flight", "backoff", "result_ttl_ms"),
+    *("keep_done", "max_message_bytes", "message_timestamp_type", "compact"),
+)
 """Fields that a config may lack, and is without again where nothing is given for them."""
 
 FIELDS: Final[dict[str, type | tuple[str, ...]]] = {
@@ -219,7 +222,11 @@ def _texts(name: str, text: str) -> dict[str, str]:
 
 
 def spelled(name: str, value: Any) -> str:
-    """A field's value as `value_of` reads it: with a unit where it has one, and exact."""
+    """A field's value as `value_of` reads it: with a unit where it has one, and exact.
+
+    Args:
+        value: As JSON has it.
+    """
     if isinstance(value, bool):
         return "on" if value else "off"
     if value is None:
@@ -227,10 +234,10 @@ def spelled(name: str, value: Any) -> str:
     if name == "kafka_configs":
         return ",".join(f"{key}:{text}" for key, text in value.items())
     if name == "rate":
-        return f"{value.max}/{duration_text(value.per_ms)}"
+        return f"{value['max']}/{duration_text(value['per_ms'])}"
     if name == "backoff":
-        spans = f"base_ms:{duration_text(value.base_ms)},max_ms:{duration_text(value.max_ms)}"
-        return f"{spans},factor:{value.factor:g},jitter:{value.jitter:g}"
+        spans = [f"{key}:{duration_text(value[key])}" for key in ("base_ms", "max_ms")]
+        return ",".join([*spans, f"factor:{value['factor']!r}", f"jitter:{value['jitter']!r}"])
     if name.endswith("_ms"):
         return duration_text(value)
     if name.endswith("_bytes"):

@@ -71,6 +71,18 @@ def moment_text(at_ms: int) -> str:
         return f"{at_ms} ms"
 
 
+def utc_text(at_ms: int) -> str | int:
+    """A moment in UTC, as `moment_ms` reads it to the millisecond; the number, where it has no such
+    text."""
+    from datetime import UTC, datetime
+
+    try:
+        at = datetime.fromtimestamp(at_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return at_ms
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03}+00:00" if at_ms % 1000 else at.isoformat()
+
+
 def age_ms(_context: click.Context, _option: click.Parameter, text: str | None) -> int | None:
     """The value of an option that is a duration."""
     return None if text is None else _read(duration_ms, text)

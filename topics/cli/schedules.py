@@ -8,6 +8,7 @@ from topics.cli.asking import confirm, dry_run_option, yes_option
 from topics.cli.completion import schedule_argument, topic_argument, topic_option
 from topics.cli.exits import UNUSABLE, Stop, counted, output
 from topics.cli.groups import Listing, named
+from topics.cli.job_options import FIELDS, chosen, job_options, with_options
 from topics.cli.moments import age_ms, coming_ms, duration_text, moment_text
 from topics.cli.printing import print_table, say, say_json, styled
 from topics.cli.records import value_of
@@ -16,7 +17,7 @@ from topics.cli.topic import json_option, print_json
 
 if TYPE_CHECKING:
     from topics.cli.printing import Part
-    from topics.client import Client, SchedulePaused, ScheduleSummary
+    from topics.client import Client, ScheduledRecord, SchedulePaused, ScheduleSummary
 
 
 @click.group("schedules", cls=Listing)
@@ -106,6 +107,7 @@ def _last(schedule: "ScheduleSummary") -> str:
 @click.option("--node", help="Its writer.")
 @click.option("--meta", help="Its meta, a JSON object.")
 @click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Of TOPIC.")
+@job_options
 @click.option("--queue", is_flag=True, help="A tick that makes TOPIC makes a queue.")
 @click.option("--no-create", is_flag=True, help="No tick makes TOPIC.")
 @click.option("--text", is_flag=True, help="DATA is text, and no JSON.")
@@ -131,6 +133,7 @@ def put(
     no_create: bool,
     text: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Append DATA to TOPIC at each tick: of --cron, --every so often, or once --at a time.
 
@@ -139,6 +142,7 @@ def put(
     \b
     topics schedules put report jobs '{"make": "report"}' --cron '0 6 * * 1-5' --tz Europe/Berlin
     topics schedules put probe checks '"probe"' --every 30s --missed none
+    topics schedules put tidy jobs '"tidy"' --every 5m --unique tidy --queue
     topics schedules put launch jobs '{"launch": 7}' --at 2027-03-01T09:00
     """
     from topics.client import NewRecord
@@ -149,6 +153,7 @@ def put(
     record = NewRecord(
         value_of(data, "DATA", is_text=text), tag=tag, node=node, meta=marks, partition=partition
     )
+    record = with_options(record, chosen(**options))
     config: Any = {"type": "queue"} if queue else {}
     if no_create:
         config["auto_create"] = False
@@ -195,6 +200,7 @@ def get(client: "Client", name: str, as_json: bool) -> None:
         ("fired", f"{found.fired_total:,}"),
         ("left out", f"{found.missed_total:,} ticks"),
         ("data", msgspec.json.encode(found.record.data).decode()),
+        *_said_beside(found.record),
     ]
     if found.last_run is not None:
         where = named(found.last_run.topic, found.last_run.partition)
@@ -205,6 +211,18 @@ def get(client: "Client", name: str, as_json: bool) -> None:
         rows.append(("blocked", f"{found.blocked.code}: {found.blocked.message}"))
     for field, text in rows:
         say(f"{field:<12}{text}")
+
+
+def _said_beside(record: "ScheduledRecord") -> list[tuple[str, str]]:
+    """What a record says beside its data."""
+    import msgspec
+
+    given = [(name, getattr(record, name)) for name in ("tag", "node", "meta", *FIELDS)]
+    return [
+        (name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        for name, value in given
+        if value is not None
+    ]
 
 
 @group.command("rm")

@@ -88,7 +88,7 @@ def _decoders() -> tuple[Callable[[bytes], Any], Callable[[bytes], Any], Callabl
     """What makes of a JSON text its parts by name, its parts by number, and its shortest text."""
     import msgspec
 
-    from topics.client.decoding import deep
+    from topics.nesting import deep
 
     of_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
     of_list = msgspec.json.Decoder(list[msgspec.Raw]).decode

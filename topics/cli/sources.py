@@ -20,9 +20,10 @@ from typing import Any, BinaryIO, Final, Literal, Protocol, cast
 
 import msgspec
 
-from topics.client.decoding import decoder_of, deep
+from topics.client.decoding import TOO_DEEP, decoder_of
 from topics.client.encoding import why_not_json
 from topics.client.models import NewRecord, Unique
+from topics.nesting import DEPTH_MAX, deep, depth_of
 
 Format = Literal["ndjson", "csv", "records", "raw"]
 
@@ -365,7 +366,7 @@ def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewReco
         except (msgspec.DecodeError, UnicodeDecodeError, _NoRecord) as error:
             raise BadLine(lines.line, str(error)) from None
         except RecursionError:
-            raise BadLine(lines.line, "nested too deeply") from None
+            raise BadLine(lines.line, TOO_DEEP) from None
         lines.settle()
         yield record
 
@@ -421,6 +422,8 @@ def _record(line: bytes, shape: Shape) -> NewRecord:
     line.isascii() or line.decode()
     found = _line(line)
     meta = bytes(found.meta)
+    if max(depth_of(bytes(found.data), DEPTH_MAX), depth_of(meta, DEPTH_MAX)) > DEPTH_MAX:
+        raise _NoRecord(TOO_DEEP)
     if meta and meta != b"null" and not meta.startswith(b"{"):
         raise _NoRecord("meta is no object")
     tag = found.served_tag if found.tag is None else found.tag

@@ -98,7 +98,8 @@ WORDS: Final[dict[str, tuple[str, ...]]] = {
     "perf-test": ("bench",),
     "produce": ("publish", "append"),
     "producer": ("publish", "append"),
-    "consumers": ("groups",),
+    "consumers": ("groups", "clients"),
+    "connections": ("clients",),
     "topic": ("topics", "create", "info"),
     "topic-list": ("topics",),
     # RabbitMQ.

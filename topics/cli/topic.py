@@ -64,8 +64,8 @@ def create(client: "Client", name: str, exist_ok: bool, as_json: bool, **options
 def configure(client: "Client", name: str, changes: tuple[str, ...], as_json: bool) -> None:
     """Show the config of the topic NAME, or change some fields of it and keep the others.
 
-    Durations and sizes may have a unit.  `KEY=` clears priority, dead_letter and what orders or
-    limits a queue.
+    Durations and sizes may have a unit.  `KEY=` clears what a config may lack: priority,
+    dead_letter, what orders or limits a queue, what it keeps of jobs that ended.
 
     \b
     topics config jobs

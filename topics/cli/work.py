@@ -50,6 +50,13 @@ OF_MACHINE: Final = 32 << 10
 """Bytes of a job's variables up to which it is not the job that makes an environment too large."""
 
 
+def _limit_ms(context: click.Context, option: click.Parameter, text: str | None) -> int | None:
+    limit_ms = age_ms(context, option, text)
+    if limit_ms == 0:
+        raise click.BadParameter("no command ends in no time")
+    return limit_ms
+
+
 @click.command("work")
 @topic_argument("queue")
 @click.argument("words", nargs=-1, required=True, metavar="-- COMMAND [ARGUMENT]...")
@@ -80,6 +87,12 @@ OF_MACHINE: Final = 32 << 10
     help="Delay before a job whose command failed is handed out again; doubles with each delivery, "
     "to 5 minutes or this, whichever is longer.",
 )
+@click.option(
+    "--time-limit",
+    callback=_limit_ms,
+    metavar="DURATION",
+    help="A command that runs longer is killed, with all that it started, and has failed: 30s, 5m.",
+)
 @click.option("--max-jobs", type=click.IntRange(min=1), metavar="N", help="End after so many jobs.")
 @click.option("--drain", is_flag=True, help="End when no job is ready, instead of waiting.")
 @click.option(
@@ -96,6 +109,7 @@ async def command(
     node: str | None,
     lease: int | None,
     delay: int,
+    time_limit: int | None,
     max_jobs: int | None,
     drain: bool,
     pass_key: bool,
@@ -111,7 +125,7 @@ async def command(
 
     \b
     topics work jobs -- ./resize
-    topics work jobs --jobs 4 --lease 5m -- sh -c 'jq -r .url | xargs curl -fsS'
+    topics work jobs --jobs 4 --time-limit 5m -- sh -c 'jq -r .url | xargs curl -fsS'
     topics work jobs --drain -- ./nightly --verbose
     """
     _require_command(words[0])
@@ -136,7 +150,8 @@ async def command(
         limit=max_jobs,
     )
     targets = client.session.targets if pass_key else ()
-    runner = Runner(work, words, inherited(os.environb, targets))
+    limit_s = None if time_limit is None else time_limit / 1000
+    runner = Runner(work, words, inherited(os.environb, targets), limit_s)
     return await runner.run(jobs, ends_by_itself=drain or max_jobs is not None)
 
 
@@ -159,11 +174,16 @@ class Runner:
     """Runs the command for one job after the other, and handles signals."""
 
     def __init__(
-        self, work: "AsyncWork[Any]", words: tuple[str, ...], inherited: Mapping[bytes, bytes]
+        self,
+        work: "AsyncWork[Any]",
+        words: tuple[str, ...],
+        inherited: Mapping[bytes, bytes],
+        limit_s: float | None = None,
     ) -> None:
         self._work = work
         self._words = words
         self._inherited = inherited
+        self._limit_s = limit_s
         self._running = 0
         self._failed = 0
         self._fault: OSError | None = None
@@ -175,7 +195,12 @@ class Runner:
 
         async with self._work as work:
             working = asyncio.ensure_future(
-                work.run(self._handle, concurrency=concurrency, on_error=self._report)
+                work.run(
+                    self._handle,
+                    concurrency=concurrency,
+                    on_error=self._report,
+                    time_limit_s=self._limit_s,
+                )
             )
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -243,13 +268,14 @@ class Runner:
         return process.returncode
 
     def _report(self, job: "AsyncHeldJob[Any]", error: Exception) -> None:
-        from topics.client import LeaseLost
+        from topics.client import LeaseLost, TimeLimitExceeded
 
         if isinstance(error, LeaseLost):
             warn(error.message)
-        elif isinstance(error, _Failed):
+        elif isinstance(error, _Failed | TimeLimitExceeded):
             self._failed += 1
-            warn(f"job {job.seq} failed: {error} (delivery {job.deliveries})")
+            why = error.message if isinstance(error, TimeLimitExceeded) else error
+            warn(f"job {job.seq} failed: {why} (delivery {job.deliveries})")
         else:
             raise error
 

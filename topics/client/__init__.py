@@ -3,15 +3,17 @@
 The package knows the contract, and nothing of the server's own code.  From the top:
 
 - `aio`, `sync`: the clients; their calls for queues, jobs, routers, schedules and groups are in `aioqueues`, `aiojobs`,
-  `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aioworker`, and the same without `aio`:
-  what they return for longer work.  `sync` and nine more are generated (`_generate`).
+  `aiorouters`, `aioschedules`, `aiogroups`, and the same without `aio`.  `aiowatch`, `aioproducer`, `aiotable`, `aiocounters`,
+  `aiolease_keeper`, `aioworker`, and the same without `aio`: what they return for longer work.  `sync` and eleven more
+  are generated (`_generate`).
+- `prefetch`: for threads, jobs of several queues within the room of one keeper.
 - `aiosession`, `session`: send calls, and send again those that are worth it (`retry`).
 - `aiofailover`, `failover`: connections to several nodes of one cluster, one of which is asked.
 - `aiopool`, `pool`: connections of HTTP/1.1 (`http1`).  `aiopool_httpx`, `pool_httpx`: all others.
 - What comes back: an `answer`, or one of the `faults`.  Where the server is: `target`, `address`.
 - Without I/O, for both: the calls (`endpoints`, `call`), the JSON of records (`encoding`, `decoding`), pages
   and batches (`paging`, `batching`, `accumulator`), streams (`sse`, `streams`, `watch_state`,
-  `job_stream`), workers (`worker_state`, `held_job`).
+  `job_stream`), workers (`worker_state`), leases (`lease_state`, `held_job`).
 
 The asynchronous half, and asyncio with it, is loaded when one of its names is first used, httpx when
 a client is made that needs it: a command of the command line does without both.
@@ -20,7 +22,9 @@ a client is made that needs it: a command of the command line does without both.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from topics.client.counters import Counters
 from topics.client.errors import (
+    PASSING,
     BadAnswer,
     BatchTooLarge,
     CallTimeout,
@@ -52,6 +56,7 @@ from topics.client.errors import (
     Unreachable,
 )
 from topics.client.job_options import JobOptions
+from topics.client.lease_keeper import HeldJob, LeaseKeeper
 from topics.client.models import (
     Acked,
     Appended,
@@ -61,6 +66,8 @@ from topics.client.models import (
     Blocked,
     Claimed,
     Configured,
+    ConnectedClient,
+    ConnectedTopic,
     DeadLetter,
     Deleted,
     Diff,
@@ -112,6 +119,7 @@ from topics.client.models import (
     Watched,
     WrittenPartition,
 )
+from topics.client.names import tag_for, tag_of
 from topics.client.options import (
     AppendOptions,
     BatchOptions,
@@ -119,6 +127,7 @@ from topics.client.options import (
     CallOptions,
     Config,
     DiffOptions,
+    KeeperOptions,
     ProducerOptions,
     ReadOptions,
     ScheduleOptions,
@@ -127,28 +136,37 @@ from topics.client.options import (
     WorkOptions,
     WriteOptions,
 )
+from topics.client.prefetch import Intake, Prefetch
 from topics.client.producer import Producer, Sent
 from topics.client.retry import Clock, Retry
 from topics.client.sync import Client
+from topics.client.table import Table
 from topics.client.watch import Watch
-from topics.client.worker import HeldJob, Work
+from topics.client.worker import Work
 
 if TYPE_CHECKING:
     from topics.client.aio import AsyncClient
+    from topics.client.aiocounters import AsyncCounters
+    from topics.client.aiolease_keeper import AsyncHeldJob, AsyncLeaseKeeper
     from topics.client.aioproducer import AsyncProducer, AsyncSent
+    from topics.client.aiotable import AsyncTable
     from topics.client.aiowatch import AsyncWatch
-    from topics.client.aioworker import AsyncHeldJob, AsyncWork
+    from topics.client.aioworker import AsyncWork
 
 __all__ = [
+    "PASSING",
     "Acked",
     "AppendOptions",
     "Appended",
     "AppendedMany",
     "Assigned",
     "AsyncClient",
+    "AsyncCounters",
     "AsyncHeldJob",
+    "AsyncLeaseKeeper",
     "AsyncProducer",
     "AsyncSent",
+    "AsyncTable",
     "AsyncWatch",
     "AsyncWork",
     "Backoff",
@@ -165,6 +183,9 @@ __all__ = [
     "Config",
     "Configured",
     "Conflict",
+    "ConnectedClient",
+    "ConnectedTopic",
+    "Counters",
     "DeadLetter",
     "Deleted",
     "Diff",
@@ -179,6 +200,7 @@ __all__ = [
     "GroupSummary",
     "Health",
     "HeldJob",
+    "Intake",
     "InvalidRequest",
     "Job",
     "JobFailed",
@@ -187,7 +209,9 @@ __all__ = [
     "JobOptions",
     "JobReason",
     "JobsChanged",
+    "KeeperOptions",
     "KeyRequired",
+    "LeaseKeeper",
     "LeaseLost",
     "LostLately",
     "Nacked",
@@ -200,6 +224,7 @@ __all__ = [
     "PartitionRequired",
     "PartitionState",
     "PayloadTooLarge",
+    "Prefetch",
     "Producer",
     "ProducerOptions",
     "Purged",
@@ -234,6 +259,7 @@ __all__ = [
     "ServerFault",
     "StablePage",
     "StablePageOptions",
+    "Table",
     "Throttled",
     "TimeLimitExceeded",
     "Tombstone",
@@ -255,13 +281,18 @@ __all__ = [
     "WorkOptions",
     "WriteOptions",
     "WrittenPartition",
+    "tag_for",
+    "tag_of",
 ]
 
 _LATE: Final = {
     "AsyncClient": "aio",
-    "AsyncHeldJob": "aioworker",
+    "AsyncCounters": "aiocounters",
+    "AsyncHeldJob": "aiolease_keeper",
+    "AsyncLeaseKeeper": "aiolease_keeper",
     "AsyncProducer": "aioproducer",
     "AsyncSent": "aioproducer",
+    "AsyncTable": "aiotable",
     "AsyncWatch": "aiowatch",
     "AsyncWork": "aioworker",
 }

@@ -78,6 +78,7 @@ MODULES: Final[Mapping[str, Phrases]] = {
             "            yield response"
         ),
     },
+    "aiocounters.py": {},
     "aiofailover.py": {},
     "aiogroups.py": {},
     "aiojobs.py": {},
@@ -85,6 +86,7 @@ MODULES: Final[Mapping[str, Phrases]] = {
     "aiorouters.py": {},
     "aioschedules.py": {},
     "aiosession.py": {},
+    "aiotable.py": {", for one task": ", for one thread"},
     "aiowatch.py": {
         "; for one task": "; for one thread",
         "  A wait that is cancelled, say by `asyncio.timeout`, costs the\n"

@@ -10,6 +10,7 @@ its own; after a batch that failed none is sent.
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final, Unpack
 
 from topics.client import endpoints
@@ -25,6 +26,8 @@ LINGER_MS: Final = 5
 """Kafka's `linger.ms` since 4.0 (KIP-1030)."""
 BUFFER_BYTES: Final = 32 << 20
 """Kafka's `buffer.memory`."""
+ORIGINS_MAX: Final = 128
+"""Links of one span; OpenTelemetry's SDK keeps no more by default."""
 
 
 class Batch:
@@ -36,6 +39,7 @@ class Batch:
         error: Why it was not appended.
         is_done: It is settled: appended, or failed.
         waiter: A future of the `AsyncProducer`, where a task waits for the batch.
+        origins: The spans of OpenTelemetry in which records came, by their ids; at most `ORIGINS_MAX`.
     """
 
     __slots__ = (
@@ -43,6 +47,7 @@ class Batch:
         "error",
         "is_done",
         "key",
+        "origins",
         "records",
         "seqs",
         "size_bytes",
@@ -58,6 +63,7 @@ class Batch:
         self.seqs: Sequence[int] = ()
         self.error: BaseException | None = None
         self.waiter: Any = None
+        self.origins: dict[tuple[int, int], Any] = {}
 
     def seq(self, index: int) -> int:
         """The sequence number of its n-th record.
@@ -120,8 +126,11 @@ class Accumulator:
             raise not_sent(self.error)
         return not self._size_bytes or self._size_bytes + size_bytes + 1 <= self._buffer_bytes
 
-    def add(self, record: bytes) -> tuple[Batch, bool]:
+    def add(self, record: bytes, origin: Any = None) -> tuple[Batch, bool]:
         """Take a record.
+
+        Args:
+            origin: The span in which it came (`present_span`).
 
         Returns:
             The batch that it is the last record of, and whether to wake the sender: a batch was
@@ -137,6 +146,8 @@ class Accumulator:
             self._batches += 1
             wakes = True
         batch.records.append(record)
+        if origin is not None and len(batch.origins) < ORIGINS_MAX:
+            batch.origins[origin.trace_id, origin.span_id] = origin
         batch.size_bytes += size_bytes
         self._size_bytes += size_bytes
         self.unsettled += 1
@@ -176,7 +187,7 @@ class Accumulator:
             self.close_batch()
         batch = self._sent = self._full.popleft()
         call = endpoints.append_batch(self.topic, batch.records, batch.key, self._options)
-        return call, batch
+        return replace(call, origins=batch.origins), batch
 
     def appended(self, batch: Batch, answer: Appended) -> None:
         """The batch that was taken is in the topic.

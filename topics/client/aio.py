@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from topics.client import endpoints, paging
+from topics.client.aiocounters import AsyncCounters
 from topics.client.aiogroups import AsyncGroupCalls
 from topics.client.aiojobs import AsyncJobCalls
 from topics.client.aioproducer import AsyncProducer
@@ -24,13 +25,16 @@ from topics.client.aioqueues import AsyncQueueCalls
 from topics.client.aiorouters import AsyncRouterCalls
 from topics.client.aioschedules import AsyncScheduleCalls
 from topics.client.aiosession import AsyncSession
+from topics.client.aiotable import AsyncTable
 from topics.client.aiowatch import AsyncWatch
 from topics.client.batching import Batcher
 from topics.client.decoding import kind_of
+from topics.client.errors import TopicNotFound
 from topics.client.models import (
     Appended,
     AppendedMany,
     Configured,
+    ConnectedClient,
     Deleted,
     Diff,
     Health,
@@ -164,6 +168,23 @@ class AsyncClient(
         An option that is left out returns to its default.  Options: `Config`.
         """
         return self.session.do(endpoints.put_topic(topic, config))
+
+    def create_topic(self, topic: str, **config: Unpack[Config]) -> Coroutine[Any, Any, bool]:
+        """Create a topic where it is missing; whether it was.  A topic that exists keeps its config.
+
+            await client.create_topic("jobs", type="queue", max_deliveries=5)
+
+        Of two such calls at once the config of the later one may win.  Options: `Config`.
+        """
+        require(Config, config, "create_topic()")
+        return self._create(topic, config)
+
+    async def _create(self, topic: str, config: Config) -> bool:
+        try:
+            await self.topic(topic, touch=False)
+        except TopicNotFound:
+            return (await self.put_topic(topic, **config)).created
+        return False
 
     def configure_topic(
         self, topic: str, **changes: Unpack[Config]
@@ -411,6 +432,29 @@ class AsyncClient(
         return self.session.items(pages)
 
     @overload
+    def table(self, topic: str, **config: Unpack[Config]) -> AsyncTable[Any]: ...
+
+    @overload
+    def table(self, topic: str, *, decode: type[D], **config: Unpack[Config]) -> AsyncTable[D]: ...
+
+    def table(
+        self, topic: str, *, decode: type[Any] | None = None, **config: Unpack[Config]
+    ) -> AsyncTable[Any]:
+        """A topic as values by key, with waits and times to live.
+
+        Args:
+            decode: The type of the values; by default whatever JSON says.
+
+        Options: `Config`, of the topic where it is created; `compact` is true unless it is given.
+        """
+        require(Config, config, "table()")
+        return AsyncTable(self.session, topic, kind_of(Record, decode), config)
+
+    def counters(self, topic: str) -> AsyncCounters:
+        """Counters of a topic, which is created where it is missing: for limits, locks and barriers."""
+        return AsyncCounters(self.session, topic)
+
+    @overload
     def read(
         self, topic: str, **options: Unpack[ReadOptions]
     ) -> AsyncIterator[Record[Any] | Tombstone]: ...
@@ -590,6 +634,22 @@ class AsyncClient(
     async def limits(self) -> dict[str, Any]:
         """The limits in force."""
         return await self.session.do(endpoints.limits())
+
+    def clients(
+        self, *, topic: str | None = None, page_size: int = 1000
+    ) -> AsyncIterator[ConnectedClient]:
+        """Who is connected, page by page: streams, WebSockets, workers, requests that wait, Kafka connections.
+
+            async for one in client.clients(topic="orders"):
+                print(one.kind, one.address, one.lag)
+
+        Of a cluster these are the clients of the node that answers.  Needs a key with the scope `admin`.
+
+        Args:
+            topic: Those alone that have to do with it.
+            page_size: Clients of one request.
+        """
+        return self.session.items(paging.clients(topic=topic, page_size=page_size))
 
     async def cluster(self) -> dict[str, Any]:
         """The cluster that the server is in, as it knows it; `enabled` is False where it is in

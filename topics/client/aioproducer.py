@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Generator
 from contextlib import ExitStack, suppress
+from contextvars import Context
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -18,6 +19,8 @@ from topics.client.encoding import encode_record
 from topics.client.errors import TopicsError, Unreachable
 from topics.client.job_options import JobOptions
 from topics.client.options import ProducerOptions, require
+from topics.client.showing import named_line
+from topics.client.tracing import present_span
 
 _LOG: Final = logging.getLogger("topics.client")
 
@@ -80,6 +83,10 @@ class AsyncProducer:
         self._more = asyncio.Event()
         """Wakes the sending task: there may be a batch to send."""
 
+    def __repr__(self) -> str:
+        names = [self._accumulator.topic]
+        return named_line(type(self).__name__, names, is_closed=self._is_closing)
+
     async def __aenter__(self) -> Self:
         self._heard.enter_context(termination.heard_by_task())
         return self
@@ -127,7 +134,7 @@ class AsyncProducer:
         return sent
 
     def _add(self, record: bytes) -> tuple[AsyncSent, bool]:
-        batch, wakes = self._accumulator.add(record)
+        batch, wakes = self._accumulator.add(record, present_span())
         if wakes:
             self._wake()
         return AsyncSent(batch, len(batch.records) - 1), wakes
@@ -168,7 +175,10 @@ class AsyncProducer:
 
     def _wake(self) -> None:
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name=f"produce-{self._accumulator.topic}")
+            # Of no context: the one of the first record, with its span, is not that of the others.
+            self._task = asyncio.create_task(
+                self._run(), name=f"produce-{self._accumulator.topic}", context=Context()
+            )
         self._more.set()
 
     # ------------------------------------------------------------------ the task

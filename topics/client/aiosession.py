@@ -15,11 +15,12 @@ from topics.client.answer import AsyncStreamedAnswer
 from topics.client.call import Call, Outcome
 from topics.client.errors import TopicsError
 from topics.client.faults import Fault
+from topics.client.hooks import require_hook
 from topics.client.paging import Pages
 from topics.client.position import HEADER, LastPosition
 from topics.client.retry import Attempts, Clock, OnRetry, Retry
 from topics.client.target import PreparedRequest, Target, prepare_stream
-from topics.client.tracing import trace_headers
+from topics.client.tracing import call_span, trace_headers
 
 if TYPE_CHECKING:
     import httpx
@@ -49,6 +50,7 @@ class AsyncSession:
         sleep: Callable[[float], Awaitable[None]],
         on_retry: OnRetry | None = None,
     ) -> None:
+        require_hook("on_retry", on_retry)
         self.retry = retry
         self.clock = clock
         self.sleep = sleep
@@ -76,14 +78,17 @@ class AsyncSession:
         Raises:
             TopicsError: The last attempt did not succeed.
         """
-        attempts = Attempts(call, self.retry, self.clock)
-        outcome = await self.send(call)
-        while (pause_s := attempts.pause_s(outcome)) is not None:
-            if self.on_retry is not None:
-                self.on_retry(call.error(outcome), pause_s)
-            await self.sleep(pause_s)
+        with call_span(call, self.target) as span:
+            attempts = Attempts(call, self.retry, self.clock)
             outcome = await self.send(call)
-        return call.result(outcome)
+            while (pause_s := attempts.pause_s(outcome)) is not None:
+                span.repeats(call, outcome)
+                if self.on_retry is not None:
+                    self.on_retry(call.error(outcome), pause_s)
+                await self.sleep(pause_s)
+                outcome = await self.send(call)
+            span.answered(outcome)
+            return span.returns(call.result(outcome))
 
     async def send(self, call: Call[Any]) -> Outcome:
         """What came of one attempt."""

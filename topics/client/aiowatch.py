@@ -12,6 +12,7 @@ from topics.client.aiosession import AsyncSession
 from topics.client.call import Outcome
 from topics.client.faults import Fault
 from topics.client.models import Watched
+from topics.client.showing import named_line
 from topics.client.watch_state import WatchState
 
 R = TypeVar("R")
@@ -31,6 +32,10 @@ class AsyncWatch(Generic[R]):
         self._state = state
         self._items = self._run()
         self._is_closed = False
+        self._is_asked = False
+
+    def __repr__(self) -> str:
+        return named_line(type(self).__name__, self._state.names, is_closed=self._is_closed)
 
     @property
     def cursor(self) -> str | None:
@@ -51,9 +56,14 @@ class AsyncWatch(Generic[R]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connection; there are no more items."""
+        """Close the connection; there are no more items.
+
+        Where the program waits for an item meanwhile, that wait closes the connection: when it is
+        cancelled, or when the server sends something, a heartbeat at the latest.
+        """
         self._is_closed = True
-        await self._items.aclose()
+        if not self._is_asked:
+            await self._items.aclose()
 
     def __aiter__(self) -> Self:
         return self
@@ -61,6 +71,7 @@ class AsyncWatch(Generic[R]):
     async def __anext__(self) -> Watched[R]:
         if self._is_closed:
             raise StopAsyncIteration
+        self._is_asked = True
         try:
             return await anext(self._items)
         except StopAsyncIteration:
@@ -69,14 +80,18 @@ class AsyncWatch(Generic[R]):
             # A generator that raised has ended; a new one goes on from the same state.
             self._items = self._run()
             raise
+        finally:
+            self._is_asked = False
+            if self._is_closed:
+                await self._items.aclose()
 
     async def _run(self) -> AsyncGenerator[Watched[R]]:
         state = self._state
-        while not state.is_over:
+        while not (state.is_over or self._is_closed):
             await self._subscribe()
             for item in state.pending_items():
                 yield item
-            if state.is_over:
+            if state.is_over or self._is_closed:
                 return
             call, read_timeout_s = state.stream()
             try:
@@ -84,6 +99,8 @@ class AsyncWatch(Generic[R]):
                     outcome: Outcome = response
                     if state.opens(response):
                         async for piece in response.aiter_bytes():
+                            if self._is_closed:
+                                return
                             for item in state.take(piece):
                                 yield item
                             if not state.is_listening:
@@ -92,11 +109,11 @@ class AsyncWatch(Generic[R]):
                         await response.aread()
             except Fault as error:
                 outcome = error
-            if not state.is_over:
+            if not (state.is_over or self._is_closed):
                 await self._pause(state.ended(call, outcome))
 
     async def _subscribe(self) -> None:
-        while (call := self._state.call()) is not None:
+        while not self._is_closed and (call := self._state.call()) is not None:
             outcome = await self._session.send(call)
             await self._pause(self._state.posted(call, outcome))
 

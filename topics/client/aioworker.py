@@ -1,218 +1,45 @@
 """`AsyncWork`: a worker for asyncio, which claims jobs of a queue, keeps their leases and settles
 them.
 
-`Work` for one event loop.  What is claimed next, and what became of a job, is decided by
-`WorkerState`; this module does the I/O, and gives jobs back where a task is cancelled.
+`Work` for one event loop.  What is claimed next, and what is a job's result, is decided by `WorkerState`;
+jobs in hand are an `AsyncLeaseKeeper`'s; this module claims, runs handlers, and gives jobs back where a
+task is cancelled.
 """
 
 import asyncio
-import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from topics.client import termination
+from topics.client.aiolease_keeper import AsyncHeldJob, AsyncLeaseKeeper
 from topics.client.aiosession import AsyncSession
-from topics.client.call import Call, Outcome
-from topics.client.errors import (
-    BadAnswer,
-    Conflict,
-    InvalidRequest,
-    NotFound,
-    TopicFull,
-    TopicsError,
-)
+from topics.client.call import Outcome
 from topics.client.faults import Fault
 from topics.client.handlers import awaitable_of, require_awaited
 from topics.client.held_job import (
-    BaseHeldJob,
     JobState,
     OnError,
     is_failure,
     lease_lost,
     log_error,
-    reason_of,
     time_limit_exceeded,
 )
+from topics.client.hooks import require_hook
 from topics.client.job_stream import READ_TIMEOUT_S
 from topics.client.models import Claimed, Job
-from topics.client.worker_state import Claim, WorkerState, chunks
+from topics.client.tracing import mark_failed, process_span
+from topics.client.worker_state import RESULT_REFUSED, Claim, WorkerState
+from topics.visible import visible
 
 D = TypeVar("D")
 _Found: TypeAlias = "tuple[deque[AsyncHeldJob[D]], float | None]"
 """Jobs, and the pause before the next claim; None where the queue is drained."""
 
-RESULT_REFUSED: Final = (InvalidRequest, TopicFull)
-"""Refusals of an ack that may be of its result: too large, or no room for it."""
 LAST_CLAIM_S: Final = 0.5
 """How long a claim under way may still bring jobs when the work is stopped.  A claim that waits for
 a job is cut off then, and the server forgets it; the answer to any other has arrived by then."""
-
-
-class AsyncHeldJob(BaseHeldJob[D]):
-    """A job in hand: `HeldJob` for asyncio.
-
-        async for job in client.work("jobs"):
-            async with job:
-                await resize(job.data)
-
-    A task that is cancelled gives its job back at once.
-    """
-
-    def __init__(self, keeper: "AsyncLeaseKeeper[D]", job: Job[D]) -> None:
-        super().__init__(keeper.queue, job)
-        self._keeper = keeper
-
-    async def ack(self, *, result: Any = None) -> bool:
-        """As `HeldJob.ack`."""
-        await self._keeper.ack([self], result)
-        return self.state is JobState.ACKED
-
-    async def nack(
-        self, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
-    ) -> bool:
-        """As `HeldJob.nack`."""
-        if delay_ms is None:
-            delay_ms = 0 if dead else self._keeper.delay_ms(self.deliveries)
-        await self._keeper.nack([self], delay_ms, reason, dead=dead)
-        return self.state is JobState.NACKED
-
-    async def __aenter__(self) -> Self:
-        try:
-            self.require_fit()
-        except BadAnswer as error:
-            with suppress(TopicsError):
-                await self.nack(reason=reason_of(error))
-            raise
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            await self.ack()
-        else:
-            # As in `HeldJob.__exit__`.
-            with suppress(TopicsError):
-                if isinstance(error, Exception):
-                    await self.nack(reason=reason_of(error))
-                else:
-                    await self.nack(delay_ms=0)
-
-
-class AsyncLeaseKeeper(Generic[D]):
-    """`LeaseKeeper` for asyncio: a task extends the leases of the jobs in hand.
-
-    The task holds no reference to the keeper: when a program drops the worker and its jobs, their
-    leases run out.
-    """
-
-    def __init__(self, session: AsyncSession, state: WorkerState[D]) -> None:
-        self.queue = state.queue
-        self._session = session
-        self._state = state
-        self._task: asyncio.Task[None] | None = None
-
-    @property
-    def is_orphaned(self) -> bool:
-        """The client was closed: no lease can be extended any more."""
-        return self._session.is_closed
-
-    async def aclose(self) -> None:
-        """Give back all jobs in hand, and extend no more."""
-        await self.give_back(list(self._state.held.values()))
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
-    def hold(self, jobs: Iterable[Job[D]]) -> list[AsyncHeldJob[D]]:
-        """Take claimed jobs in hand; from now on their leases are extended."""
-        held = self._state.hold(AsyncHeldJob(self, job) for job in jobs)
-        if held and self._task is None:
-            extending = _extend_leases(weakref.ref(self), self._state.extend_every_s)
-            self._task = asyncio.create_task(extending, name=f"keep-{self.queue}")
-        return held
-
-    async def give_back(self, jobs: Iterable[BaseHeldJob[D]]) -> None:
-        """Nack jobs without a delay; where the server does not answer, their leases run out."""
-        with suppress(TopicsError):
-            await self.nack(list(jobs), 0)
-
-    async def ack(self, jobs: Iterable[BaseHeldJob[D]], result: Any = None) -> None:
-        """Ack jobs, with what came of them; those that are settled already are left out."""
-        await self._settle(jobs, lambda held: self._state.ack(held, result))
-
-    async def done(self, job: BaseHeldJob[D], returned: Any) -> None:
-        """As `LeaseKeeper.done`."""
-        result, state = self._state.result_of(returned), self._state
-        bare = None if result is None else state.ack
-        await self._settle([job], lambda held: state.ack(held, result), bare)
-
-    async def nack(
-        self,
-        jobs: Iterable[BaseHeldJob[D]],
-        delay_ms: int | None,
-        reason: str | None = None,
-        *,
-        dead: bool = False,
-    ) -> None:
-        """Nack jobs, with None as the queue's `backoff` says; those that are settled already are left out."""
-        await self._settle(jobs, lambda held: self._state.nack(held, delay_ms, reason, dead=dead))
-
-    async def _settle(
-        self,
-        jobs: Iterable[BaseHeldJob[D]],
-        call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]],
-        bare: Callable[[list[BaseHeldJob[D]]], Call[Any]] | None = None,
-    ) -> None:
-        state = self._state
-        for some in chunks(list(jobs)):
-            held = state.settling(some)
-            if not held:
-                continue
-            answer = None
-            try:
-                answer = await self._session.do(call_of(held))
-            except RESULT_REFUSED as error:
-                if bare is None:
-                    raise
-                state.result_refused(held, error)
-                answer = await self._session.do(bare(held))
-            finally:
-                state.settled(held, answer)
-
-    def delay_ms(self, deliveries: int) -> int | None:
-        return self._state.delay_ms(deliveries)
-
-    async def extend(self) -> float:
-        """Extend the leases of all jobs in hand, in one attempt; seconds until the next time."""
-        pause_s = self._state.extend_every_s
-        for call, jobs in self._state.extensions():
-            try:
-                answer = call.result(await self._session.send(call))
-            except (NotFound, Conflict):
-                # The queue was deleted, and its leases with it.
-                self._state.lost(jobs)
-            except TopicsError:
-                pause_s = self._state.extend_again_s
-            else:
-                self._state.extended(jobs, answer)
-        return pause_s
-
-
-async def _extend_leases(found: "weakref.ref[AsyncLeaseKeeper[Any]]", pause_s: float) -> None:
-    while True:
-        await asyncio.sleep(pause_s)
-        keeper = found()
-        if keeper is None or keeper.is_orphaned:
-            return
-        pause_s = await keeper.extend()
-        del keeper
 
 
 class AsyncWork(Generic[D]):
@@ -224,10 +51,13 @@ class AsyncWork(Generic[D]):
     def __init__(self, session: AsyncSession, state: WorkerState[D]) -> None:
         self._session = session
         self._state = state
-        self._keeper = AsyncLeaseKeeper(session, state)
+        self._keeper = AsyncLeaseKeeper(session, state.leases, state.job_type, state.policy)
         self._stopping = asyncio.Event()
         self._waiter = asyncio.Lock()
         """Held by the one task that waits at the server for a job."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.queue} by {visible(self.node)}>"
 
     @property
     def queue(self) -> str:
@@ -236,7 +66,7 @@ class AsyncWork(Generic[D]):
     @property
     def node(self) -> str:
         """The name under which jobs are claimed."""
-        return self._state.node
+        return self._state.leases.node
 
     async def __aenter__(self) -> Self:
         return self
@@ -292,7 +122,7 @@ class AsyncWork(Generic[D]):
                     if stream.opens(response):
                         pieces = response.aiter_bytes()
                         while (piece := await self._piece(pieces)) is not None:
-                            for job in self._keeper.hold(stream.take(piece)):
+                            for job in self._keeper.hold(self.queue, stream.take(piece)):
                                 # The jobs after the last one go back when the connection closes.
                                 if not self._is_wanted():
                                     return
@@ -335,6 +165,7 @@ class AsyncWork(Generic[D]):
                 reason, and `on_error` is given `TimeLimitExceeded`.
         """
         require_awaited(handler)
+        require_hook("on_error", on_error)
         self._state.take_type_of(handler)
 
         async def handle(job: AsyncHeldJob[D]) -> object:
@@ -359,7 +190,8 @@ class AsyncWork(Generic[D]):
         jobs = aiter(self)
         try:
             async for job in jobs:
-                done += await self._handle(job, handler, on_error)
+                async with self._keeper.leaving([job]):
+                    done += await self._handle(job, handler, on_error)
         except Exception:
             self.stop()
             raise
@@ -373,22 +205,44 @@ class AsyncWork(Generic[D]):
         handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
         on_error: OnError[AsyncHeldJob[D]],
     ) -> bool:
+        with process_span(self.queue, job) as span:
+            return await self._process(job, handler, on_error, span)
+
+    async def _process(
+        self,
+        job: AsyncHeldJob[D],
+        handler: Callable[[AsyncHeldJob[D]], Awaitable[object]],
+        on_error: OnError[AsyncHeldJob[D]],
+        span: Any,
+    ) -> bool:
         try:
             job.require_fit()
             returned = await handler(job)
         except BaseException as raised:
             error = _failure(raised)
+            mark_failed(span, error)
             if error is None:
                 self.stop()
                 await self._give_back([job])
                 raise
-            await job.nack(reason=reason_of(error))
+            await job.nack(reason=error)
             on_error(job, error)
         else:
-            await self._keeper.done(job, returned)
+            await self._done(job, returned)
         if job.is_lost:
             on_error(job, lease_lost(job))
         return job.state is JobState.ACKED
+
+    async def _done(self, job: AsyncHeldJob[D], returned: Any) -> None:
+        """As `Work._done`."""
+        result = self._state.result_of(returned)
+        try:
+            await self._keeper.ack([job], result=result)
+        except RESULT_REFUSED as error:
+            if result is None:
+                raise
+            self._state.result_refused([job], error)
+            await self._keeper.ack([job])
 
     async def _give_back(self, jobs: Iterable[AsyncHeldJob[D]]) -> None:
         """Give back jobs of a hand that ends; where the work does, once no other hand waits at the server
@@ -452,7 +306,7 @@ class AsyncWork(Generic[D]):
 
     def _take(self, claim: Claim[D], answer: Claimed[Job[D]]) -> "_Found[D]":
         pause_s = self._state.claimed(claim, answer)
-        return deque(self._keeper.hold(answer.jobs)), pause_s
+        return deque(self._keeper.hold(self.queue, answer.jobs)), pause_s
 
 
 def _failure(raised: BaseException) -> Exception | None:

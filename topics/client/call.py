@@ -48,6 +48,8 @@ class Call(Generic[T_co]):
         wait_ms: How long the server may hold the answer back on purpose (§3).
         kept: An answer from before: the server is asked whether it still holds (§3.4).
         stamped: Notes the answer's `ETag` in its value; None where it has none.
+        origins: Of a batch of a producer: the spans of OpenTelemetry in which its records were given to it, each
+            once; None where the call belongs to the present span.
     """
 
     method: str
@@ -63,6 +65,7 @@ class Call(Generic[T_co]):
     wait_ms: int = 0
     kept: Kept[T_co] | None = None
     stamped: Callable[[Any, str], T_co] | None = None
+    origins: Mapping[Any, Any] | None = None
 
     def error(self, outcome: Outcome) -> TopicsError:
         """The exception for an outcome that has no value."""

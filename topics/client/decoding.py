@@ -22,10 +22,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from topics.client.foreign import read, readable
+from topics.nesting import DEPTH_MAX, deep
 
-B = TypeVar("B")
 T = TypeVar("T")
 
+TOO_DEEP: Final = f"nested more than {DEPTH_MAX} levels deep"
 INTEGER_CHARS_MAX: Final = 4300
 """Of an integer that msgspec reads, its sign included; Python's `int` reads so many digits."""
 
@@ -48,33 +49,21 @@ def decoder_of(kind: type[T]) -> Callable[[bytes], T]:
     return _DECODERS[kind]
 
 
-def deep(decode: Callable[[B], T]) -> Callable[[B], T]:
-    """A decoder of msgspec that follows the nesting that a server follows.
-
-    msgspec follows what the callers have left of the interpreter's limit.  What is nested deeper is
-    decoded again, on a thread, which has an empty stack.
-    """
-
-    def decode_deep(text: B) -> T:
-        try:
-            return decode(text)
-        except RecursionError:
-            # With logging behind it, it is a part of what few commands load.
-            from concurrent.futures import ThreadPoolExecutor
-
-            with ThreadPoolExecutor(1) as thread:
-                return thread.submit(decode, text).result()
-
-    return decode_deep
-
-
 def kind_of(kind: Any, decode: Any) -> Any:
     """The type of a record or a job whose data is to be a `decode`; the type itself where that is None.
 
     Raises:
         TypeError: The type says of what its data is already.
     """
-    return kind if decode is None else kind[decode]
+    if decode is None:
+        return kind
+    try:
+        return kind[decode]
+    except TypeError:
+        name = getattr(kind, "__name__", str(kind))
+        raise TypeError(
+            f"decode= is for Record and Job: {name} says already what its data is"
+        ) from None
 
 
 def _made(asked: type[T]) -> Callable[[bytes], T]:
@@ -84,11 +73,13 @@ def _made(asked: type[T]) -> Callable[[bytes], T]:
     def decode_whole(data: bytes) -> T:
         try:
             return decode(data)
+        except RecursionError:
+            raise msgspec.DecodeError(TOO_DEEP) from None
         except msgspec.ValidationError as error:
             if "out of range" not in str(error):
                 raise
             try:
-                return _Numbers(data).decode(kind)
+                return deep(_Numbers(data).decode)(kind)
             except msgspec.ValidationError as other:
                 # Of the same place, the first error tells the number that is really there.
                 raise (error if _place(other) == _place(error) else other) from None

@@ -11,9 +11,8 @@ Invariant: what `encode` returns is one whole JSON value, whatever it was made o
 its own, so each is checked to be one value first.
 
 Nearly every value is encoded in C and looked over once.  One with a fault, one that only `default`
-can write, and one that is nested deeper than the program's stack has room for is encoded again,
-step by step (`_encode_in_steps`), which knows the place of each part and bounds no depth but that
-of a value without end.
+can write, and one that is nested too deeply is encoded again, step by step (`_encode_in_steps`), which
+knows the place of each part.
 """
 
 import dataclasses
@@ -25,9 +24,10 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import msgspec
 
-from topics.client.decoding import deep
-from topics.client.foreign import is_foreign, is_model, json_types
+from topics.client.decoding import TOO_DEEP
+from topics.client.foreign import Hook, hook_of, is_foreign, is_model, json_types
 from topics.client.models import NewRecord
+from topics.nesting import DEPTH_MAX, deep, depth_of
 
 if TYPE_CHECKING:
     from topics.client.job_options import JobOptions
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 Default = Callable[[Any], Any]
 """Converts a value that JSON has no form for, or raises `TypeError`."""
 
+AROUND_MAX: Final = 3
+"""Levels around a value in the object of a request."""
 CONVERSIONS_MAX: Final = 200
 """Of what `default` made, within what `default` made."""
-DEPTH_MAX: Final = 10_000
-"""Nesting that no server follows (§0.3): far beyond where any parser gives up."""
 PLACE_CHARS_MAX: Final = 200
 
 _PLAIN: Final = (
@@ -106,13 +106,26 @@ def encode(value: Any, where: str = "", default: Default | None = None) -> bytes
     if isinstance(value, msgspec.Raw) and why_not_json(value) is None:
         return bytes(value)
     try:
-        text = _json(value)
-        # Looked over when it is encoded: what holds itself has ended in a RecursionError above.
-        if is_json(value) and (b"null" not in text or not _may_hold_one(value)):
-            return text
+        text = _at_once((value, _depth_max(where)))
     except (TypeError, ValueError, RecursionError):
-        pass
-    return _encode_in_steps(value, where, default)
+        text = None
+    return _encode_in_steps(value, where, default) if text is None else text
+
+
+def _encode_at_once(asked: tuple[Any, int]) -> bytes | None:
+    """The text of a value without faults, of at most so many levels; None where it has one."""
+    value, most = asked
+    text = _json(value)
+    is_sound = is_json(value, most) and (b"null" not in text or not _may_hold_one(value))
+    return text if is_sound else None
+
+
+def _depth_max(where: str) -> int:
+    """Levels of a value; the object of a request has values in it."""
+    return DEPTH_MAX if where else DEPTH_MAX + AROUND_MAX
+
+
+_at_once: Final = deep(_encode_at_once)
 
 
 def _text(value: object, where: str) -> bytes:
@@ -122,31 +135,45 @@ def _text(value: object, where: str) -> bytes:
     return encode(value, where)
 
 
-def is_json(value: Any) -> bool:
+def is_json(value: Any, most: int = DEPTH_MAX) -> bool:
     """Whether the same value comes back from JSON; fast where it is made of built-in types.
 
-    NaN and infinities are not looked for.  A value that refers to itself is walked for ever.
+    NaN and infinities are not looked for.
+
+    Args:
+        most: Levels that it may have.
     """
-    values: Iterable[Any]
-    if type(value) in _SCALARS:
-        return True
-    stack = [value]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, dict):
-            # One pass in C decides for most values; the loops below are for the others.
-            if not _NAMES.issuperset(map(type, value)) and not all(map(_is_name, value)):
+    level = [] if type(value) in _SCALARS else [value]
+    for depth in range(most):
+        if not level:
+            return True
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                # One pass in C decides for most values; the loops below are for the others.
+                if not _NAMES.issuperset(map(type, value)) and not all(map(_is_name, value)):
+                    return False
+                _add_others(value.values(), below)
+            elif isinstance(value, list | tuple):
+                _add_others(value, below)
+            elif not _is_leaf(value) or _is_deeper(value, most - depth):
                 return False
-            values = value.values()
-        elif isinstance(value, list | tuple):
-            values = value
-        elif not _is_leaf(value):
-            return False
-        else:
-            continue
-        if not _SCALARS.issuperset(map(type, values)):
-            stack += [inner for inner in values if type(inner) not in _SCALARS]
-    return True
+        level = below
+    return not level
+
+
+def _add_others(values: Iterable[Any], below: list[Any]) -> None:
+    """Add the values that are not plain."""
+    if not _SCALARS.issuperset(map(type, values)):
+        below += [inner for inner in values if type(inner) not in _SCALARS]
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Whether a leaf is nested deeper than that in its JSON."""
+    if isinstance(value, str | int | float | None):
+        return False
+    text = bytes(value) if isinstance(value, msgspec.Raw) else _json(value)
+    return depth_of(text, most) > most
 
 
 def _is_name(name: object) -> bool:
@@ -173,14 +200,23 @@ def _has_fields(value: object) -> bool:
     )
 
 
-def _faulty_texts(value: Any) -> Iterator[str]:
+def _faulty_texts(value: Any, hook: Hook = json_types) -> Iterator[str]:
     """What is wrong with each `msgspec.Raw` of a class with fields."""
     texts: list[msgspec.Raw] = []
-    # The hook gets each `msgspec.Raw`, which is JSON already, and what has no form in JSON.
-    msgspec.to_builtins(value, enc_hook=lambda part: texts.append(part))
+    _to_builtins(value, hook, texts)
     for text in texts:
-        if isinstance(text, msgspec.Raw) and (fault := why_not_json(text)) is not None:
+        if (fault := why_not_json(text)) is not None:
             yield fault
+
+
+def _to_builtins(value: Any, hook: Hook, texts: list[msgspec.Raw]) -> Any:
+    """A value as msgspec sends it: made of dicts, lists and scalars.  A `msgspec.Raw` goes to `texts`, and is
+    None."""
+
+    def convert(part: Any) -> Any:
+        return texts.append(part) if isinstance(part, msgspec.Raw) else hook(part)
+
+    return msgspec.to_builtins(value, enc_hook=convert)
 
 
 def why_not_json(text: msgspec.Raw | bytes) -> str | None:
@@ -190,10 +226,12 @@ def why_not_json(text: msgspec.Raw | bytes) -> str | None:
         if not content.isascii():
             content.decode()
         _raw(content)
+        if depth_of(content, DEPTH_MAX) > DEPTH_MAX:
+            return TOO_DEEP
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return str(error) if content.strip() else "it is empty"
     except RecursionError:
-        return "nested too deeply"
+        return TOO_DEEP
     return None
 
 
@@ -234,14 +272,14 @@ def _encode_in_steps(root: Any, where: str, default: Default | None) -> bytes:
         if isinstance(value, dict | list | tuple):
             if id(value) in held:
                 raise ValueError(f"a value that holds itself, at {_place(where, path)}")
-            if len(path) == DEPTH_MAX:
-                raise ValueError(f"nested too deeply, at {_place(where, path)}")
+            if len(path) == _depth_max(where):
+                raise ValueError(f"{TOO_DEEP}, at {_place(where, path)}")
             held.add(id(value))
             is_object = isinstance(value, dict)
             parts = iter(value.items()) if isinstance(value, dict) else enumerate(value)
             path.append(_Open(parts, b"}" if is_object else b"]", conversions, id(value)))
             pieces.append(b"{" if is_object else b"[")
-        elif (text := _leaf(value, where, path)) is not None:
+        elif (text := _leaf_or_refused(value, where, path, default)) is not None:
             pieces.append(text)
         elif default is None and not is_foreign(value):
             raise TypeError(
@@ -279,14 +317,24 @@ def _converted(value: Any, default: Default | None, where: str, path: list[_Open
         assert default is not None
         return default(value)
     try:
-        return json_types(value)
+        return json_types(value, default)
     except (TypeError, ValueError) as error:
         what = f"JSON has no form for this {_kind(value)}: {error}"
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{what}, at {_place(where, path)}") from error
 
 
-def _leaf(value: Any, where: str, path: list[_Open]) -> bytes | None:
+def _leaf_or_refused(
+    value: Any, where: str, path: list[_Open], default: Default | None
+) -> bytes | None:
+    """As `_leaf`, however deep."""
+    try:
+        return deep(lambda leaf: _leaf(leaf, where, path, default))(value)
+    except RecursionError:
+        raise ValueError(f"{TOO_DEEP}, at {_place(where, path)}") from None
+
+
+def _leaf(value: Any, where: str, path: list[_Open], default: Default | None) -> bytes | None:
     """The text of what is no container; None where JSON has no form for it.
 
     Raises:
@@ -295,30 +343,38 @@ def _leaf(value: Any, where: str, path: list[_Open]) -> bytes | None:
     if isinstance(value, msgspec.Raw):
         if (fault := why_not_json(value)) is not None:
             raise ValueError(f"{_not_one(fault)}, at {_place(where, path)}")
-        return bytes(value)
+        return _within(bytes(value), where, path)
     if is_model(value):
         return None
     if not isinstance(value, str | int | float | None) and not _has_fields(value):
         return None
-    inner = ""
+    inner, hook = "", hook_of(default)
     try:
-        text = _json(value)
-        number, inner = _not_finite(value) if b"null" in text else (None, "")
+        text = msgspec.json.encode(value, enc_hook=hook) if _has_fields(value) else _json(value)
+        number, inner = _not_finite(value, hook) if b"null" in text else (None, "")
         if number is not None:
             what = f"JSON has no form for {number}"
-        elif _has_fields(value) and (fault := next(_faulty_texts(value), None)) is not None:
+        elif not _has_fields(value):
+            return text
+        elif (fault := next(_faulty_texts(value, hook), None)) is not None:
             what = f"{_not_one(fault)}, in {_kind(value)}"
         else:
-            return text
+            return _within(text, where, path)
     except TypeError as error:
         raise TypeError(f"{error}, at {_place(where, path)}") from None
-    except RecursionError:
-        what = "nested too deeply"
     except UnicodeEncodeError as error:
         raise _half_a_pair(error, f"at {_place(where, path)}") from None
     except ValueError as error:
         what = f"JSON has no form for this {_kind(value)}: {error}"
     raise ValueError(f"{what}, at {_place(where, path, inner)}")
+
+
+def _within(text: bytes, where: str, path: list[_Open]) -> bytes:
+    """The text of a part, which is not nested too deeply where it stands."""
+    most = _depth_max(where) - len(path)
+    if depth_of(text, most) > most:
+        raise ValueError(f"{TOO_DEEP}, at {_place(where, path)}")
+    return text
 
 
 def _name(name: object, where: str, path: list[_Open]) -> bytes:
@@ -368,10 +424,9 @@ def _may_hold_one(value: Any) -> bool:
         return True
 
 
-def _not_finite(value: Any) -> tuple[float | None, str]:
+def _not_finite(value: Any, hook: Hook) -> tuple[float | None, str]:
     """The first NaN or infinity, with its place in the value; None where there is none."""
-    # Dataclasses, sets and the like as msgspec sends them: as dicts, lists and numbers.
-    stack = [(msgspec.to_builtins(value, enc_hook=_parts_of), "")]
+    stack = [(_to_builtins(value, hook, []), "")]
     while stack:
         part, where = stack.pop()
         if isinstance(part, dict):
@@ -381,7 +436,3 @@ def _not_finite(value: Any) -> tuple[float | None, str]:
         elif isinstance(part, float) and not isfinite(part):
             return part, where
     return None, ""
-
-
-def _parts_of(value: Any) -> Any:
-    return json_types(value) if is_foreign(value) else None

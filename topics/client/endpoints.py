@@ -20,6 +20,7 @@ from topics.client.models import (
     Acked,
     Appended,
     Claimed,
+    ClientsPage,
     Configured,
     Deleted,
     Diff,
@@ -611,6 +612,12 @@ def metrics_text() -> Call[str]:
 
 def limits() -> Call[dict[str, Any]]:
     return Call("GET", "/v0/limits", decoder_of(dict[str, Any]))
+
+
+def clients(*, topic: str | None, limit: int, after: str | None) -> Call[ClientsPage]:
+    given = {"topic": topic, "limit": str(limit), "after": after}
+    params = {name: value for name, value in given.items() if value is not None}
+    return Call("GET", "/v0/clients", decoder_of(ClientsPage), params)
 
 
 def cluster() -> Call[dict[str, Any]]:

@@ -208,6 +208,10 @@ _BY_STATUS: Final[dict[int, type[TopicsError]]] = {
 _STREAM_CODES: Final = {401: "unauthorized", 403: "forbidden", 404: "not_found", 409: "conflict"}
 
 
+PASSING: Final = (Unreachable, NotReady, Throttled, ServerFault, BadAnswer)
+"""Errors that end when the server, or the way to it, is well again, after the client has tried for as long as it may."""
+
+
 class _Error(msgspec.Struct):
     code: str
     message: str

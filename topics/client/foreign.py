@@ -7,12 +7,17 @@ encode, and `read` for what it cannot decode.
 """
 
 import sys
+from collections.abc import Callable, Iterator
+from math import isfinite
 from typing import Any, Final, get_args, get_origin
 
 import msgspec
 
 ERRORS_TOLD: Final = 3
 """Of the faults that pydantic finds in one value."""
+
+Hook = Callable[[Any], Any]
+"""Makes of a value what JSON has, or raises `TypeError`."""
 
 _json: Final = msgspec.json.Encoder(decimal_format="number").encode
 """A number that no float holds was decoded to a `Decimal`, and becomes the same number again."""
@@ -28,11 +33,28 @@ def is_model(value: object) -> bool:
     return hasattr(type(value), "__pydantic_serializer__")
 
 
-def json_types(value: Any) -> Any:
+def hook_of(default: Hook | None) -> Hook:
+    """For msgspec: what converts the parts of a class with fields, as those of a list are converted.
+
+    It raises `TypeError` where a part has no form in JSON and `default` gives none.
+    """
+
+    def convert(part: Any) -> Any:
+        if is_foreign(part):
+            return json_types(part, default)
+        if default is None:
+            kind = type(part).__name__
+            raise TypeError(f"JSON has no form for {kind}: convert it, or give default=")
+        return default(part)
+
+    return convert
+
+
+def json_types(value: Any, default: Hook | None = None) -> Any:
     """The value made of what JSON has.
 
-    A model is written as `model_dump(mode="json")` does, by its aliases unless its config says
-    otherwise, because its aliases are what it is read by.
+    Args:
+        default: Converts the parts of a model that pydantic does not know, as it converts others.
 
     Raises:
         TypeError: The value is not foreign.
@@ -40,8 +62,7 @@ def json_types(value: Any) -> Any:
     """
     kind = type(value)
     if is_model(value):
-        by_alias = _config_of(kind).get("serialize_by_alias", True)
-        return kind.__pydantic_serializer__.to_python(value, mode="json", by_alias=by_alias)
+        return _model_types(value, default)
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -51,6 +72,75 @@ def json_types(value: Any) -> Any:
     if _is_numpy(value):
         return value.item()
     raise TypeError(f"Encoding objects of type {kind.__name__} is unsupported")
+
+
+def _model_types(model: Any, default: Hook | None) -> Any:
+    """A model as `model_dump(mode="json")` writes it, by its aliases unless its config says otherwise,
+    because its aliases are what it is read by.
+
+    A NaN becomes what the config says (`ser_json_inf_nan`).  Where it says nothing, pydantic would
+    write null in a part without a type, and the NaN itself in a float: it is refused in both.
+    """
+    config = _config_of(type(model))
+    serializer = type(model).__pydantic_serializer__
+    options = {
+        "by_alias": config.get("serialize_by_alias", True),
+        "fallback": lambda part: _part_of_model(part, default),
+    }
+    if config.get("ser_json_inf_nan") in ("null", "strings"):
+        # Only the text has what the config says.
+        return msgspec.json.decode(serializer.to_json(model, **options))
+    written = serializer.to_python(model, mode="json", **options)
+    if any(leaf is None for leaf in _leaves(written)):
+        _refuse_what_is_made_null(written, serializer.to_python(model, warnings=False))
+    return written
+
+
+def _part_of_model(part: Any, default: Hook | None) -> Any:
+    """What pydantic writes for a part that it does not know.
+
+    Raises:
+        TypeError, ValueError: It has no form, or is not finite.
+    """
+    convert = hook_of(default)
+    if isinstance(part, msgspec.Struct) or hasattr(type(part), "__attrs_attrs__"):
+        made = msgspec.to_builtins(part, enc_hook=convert)
+    else:
+        made = convert(part)
+    for leaf in _leaves(made):
+        _refuse_if_not_finite(leaf)
+    return made
+
+
+def _refuse_what_is_made_null(written: Any, value: Any) -> None:
+    """Raises ValueError: A NaN or an infinity of `value` is null in what was written of it."""
+    stack = [(written, value)]
+    while stack:
+        written, value = stack.pop()
+        if written is None:
+            _refuse_if_not_finite(value)
+        elif isinstance(written, dict) and isinstance(value, dict):
+            stack += zip(written.values(), value.values(), strict=False)
+        elif isinstance(written, list) and isinstance(value, list | tuple | set | frozenset):
+            stack += zip(written, value, strict=False)
+
+
+def _refuse_if_not_finite(value: Any) -> None:
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"{float.__repr__(value)} is no number of JSON")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What is no container in a value made of built-in types."""
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict):
+            stack += value.values()
+        elif isinstance(value, list | tuple):
+            stack += value
+        else:
+            yield value
 
 
 def _config_of(kind: Any) -> Any:
@@ -67,7 +157,9 @@ def _is_numpy(value: object) -> bool:
     return (
         numpy is not None
         and isinstance(value, numpy.bool_ | numpy.integer | numpy.floating)
-        # A time span counts as an integer there, and a long double is more than a float.
+        # A time span counts as an integer there: one of nanoseconds has an int as its item.
+        and not isinstance(value, numpy.timedelta64)
+        # A long double is more than a float.
         and type(value.item()) in (bool, int, float)
     )
 

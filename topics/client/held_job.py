@@ -5,11 +5,13 @@ the calls that end it.  Invariant: a job leaves the hand once.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from enum import Enum
 from typing import Any, Final, Generic, TypeGuard, TypeVar
 
 from topics.client.errors import LeaseLost, TimeLimitExceeded
 from topics.client.models import Job
+from topics.client.tracing import process_span
 from topics.client.unfit import UnfitJob
 
 D = TypeVar("D")
@@ -24,7 +26,9 @@ class JobState(Enum):
     | HELD     | `ack`, `nack`, the end of the work              | SETTLING        |
     | HELD     | an extension that the server skipped            | LOST            |
     | SETTLING | the server's answer                             | ACKED or NACKED |
-    | SETTLING | an answer that skips it, or no answer at all    | LOST            |
+    | SETTLING | an answer that skips it, or no such queue       | LOST            |
+    | SETTLING | a refusal, or no answer at all                  | HELD            |
+    | HELD     | a keeper that leaves its lease to end           | LOST            |
     """
 
     HELD = "held"
@@ -89,6 +93,11 @@ class BaseHeldJob(Generic[D]):
         if isinstance(self._job, UnfitJob):
             self._job.refuse()
 
+    def _begin(self) -> None:
+        """Begin the span of a job that is entered, where the program traces; `_entered` ends it."""
+        self._entered = ExitStack()
+        self._span = self._entered.enter_context(process_span(self.queue, self))
+
     @property
     def lease_id(self) -> str:
         """The id of this delivery's lease."""
@@ -121,6 +130,8 @@ class BaseHeldJob(Generic[D]):
         return self.state not in (JobState.HELD, JobState.SETTLING)
 
 
+Reason = str | BaseException | None
+"""Why a job was not done: a text, or the exception that it ended with."""
 REASON_CHARS: Final = 1024
 """Of a reason; the server keeps so many bytes."""
 
@@ -136,6 +147,11 @@ def reason_of(error: BaseException) -> str:
     kind = type(error).__name__
     said = f"{kind}: {text}" if text else kind
     return said[:REASON_CHARS].encode("utf-8", "replace").decode()
+
+
+def reason_text(reason: Reason) -> str | None:
+    """A reason as its nack says it."""
+    return reason_of(reason) if isinstance(reason, BaseException) else reason
 
 
 class WrongHandler(TypeError):

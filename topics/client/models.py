@@ -1014,6 +1014,60 @@ class GroupDeleted(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool
 
 
+class ConnectedTopic(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """A topic, or one of its partitions, that a connected client has to do with.
+
+    Attributes:
+        partition: Its number, where the topic has several.
+        seq: The last record that the client was sent; None of a worker.
+        lag: Sequence numbers between that and the head; None where it is not known.
+    """
+
+    topic: str
+    partition: int | None = None
+    seq: int | None = None
+    lag: int | None = None
+
+
+class ConnectedClient(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """A client that is connected to the server, as `clients` shows it.
+
+    Attributes:
+        client: Its id.
+        kind: "watch", "websocket", "work", "read", "claim", "job" or "kafka".
+        key: The name of its key, never the key.
+        address: Where it comes from.
+        since_ms: When it came, in milliseconds since the epoch.
+        agent: What its program calls itself.
+        node: What a worker calls itself.
+        group: The group of consumers that it has joined.
+        in_flight: Jobs that a worker to which they are pushed holds.
+        lag: The sum over its topics.
+        topic_count: Its topics, each partition counted.
+        topics: Up to 16 of them, the greatest lag first.
+    """
+
+    client: str
+    kind: str
+    key: str | None = None
+    address: str = ""
+    since_ms: int = 0
+    agent: str | None = None
+    node: str | None = None
+    group: str | None = None
+    in_flight: int | None = None
+    lag: int | None = None
+    topic_count: int = 0
+    topics: list[ConnectedTopic] = []
+
+
+class ClientsPage(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of `clients`."""
+
+    items: list[ConnectedClient] = msgspec.field(name="clients")
+    next_cursor: str | None = msgspec.field(name="next_after", default=None)
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """The process answers."""
 

@@ -4,11 +4,12 @@ Each may be left out.  A type checker knows them all; `require` is for programs 
 a misspelled option would mean a topic without its cap, or a read from the beginning.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from topics.client.encoding import Default
 from topics.client.errors import TopicsError
+from topics.client.held_job import BaseHeldJob
 from topics.client.job_options import JobOptions
 from topics.client.models import Appended, Backoff, Rate
 
@@ -325,6 +326,26 @@ class WorkOptions(TypedDict, total=False):
     drain: bool
     limit: int | None
     keep_results: bool
+
+
+class KeeperOptions(TypedDict, total=False):
+    """Options of `lease_keeper`.
+
+    Attributes:
+        capacity: Most jobs in hand, those that are being claimed included; by default there is no limit.
+        background: An ack or a nack returns at once (False).  The keeper sends it, together with others that came
+            up meanwhile.  Where it does not arrive, the job is handed out again when its lease ends.
+        on_lost: Called with jobs whose leases ended: other workers have them, or had them.  By default a line in
+            the log for each.
+        on_error: Called with an error in the background, and its jobs.  Where an extension failed they are still held,
+            and this is called once until an extension arrives again; where their ack or nack did not arrive
+            they are lost.  By default a line in the log.
+    """
+
+    capacity: int | None
+    background: bool
+    on_lost: Callable[[Sequence[BaseHeldJob[Any]]], object]
+    on_error: Callable[[TopicsError, Sequence[BaseHeldJob[Any]]], object]
 
 
 class WatchOptions(Begin, total=False):

@@ -12,6 +12,7 @@ from topics.client.call import Call
 from topics.client.endpoints import PAGE_RECORDS, WAIT_MS_MAX
 from topics.client.errors import PartitionRequired, TopicsError
 from topics.client.models import (
+    ConnectedClient,
     Diff,
     GroupOffset,
     GroupSummary,
@@ -229,6 +230,13 @@ def jobs(queue: str, *, state: str | None, group: str | None, page_size: int) ->
     return ListPages(
         lambda at: endpoints.jobs(queue, state=state, group=group, limit=page_size, after=at),
         lambda _: True,
+    )
+
+
+def clients(*, topic: str | None, page_size: int) -> ListPages[ConnectedClient]:
+    return ListPages(
+        lambda at: endpoints.clients(topic=topic, limit=page_size, after=at),
+        lambda item: all(is_topic(each.topic) for each in item.topics),
     )
 
 

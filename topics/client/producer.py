@@ -21,6 +21,8 @@ from topics.client.errors import NotSent, TopicsError
 from topics.client.job_options import JobOptions
 from topics.client.options import ProducerOptions, require
 from topics.client.session import Session
+from topics.client.showing import named_line
+from topics.client.tracing import present_span
 
 _OPEN: Final = weakref.WeakSet["Producer"]()
 """Producers that are to be closed when the interpreter ends."""
@@ -84,6 +86,10 @@ class Producer:
         self._waiting_for_room = 0
         """Callers that wait until a batch is settled; while there are any, no batch lingers."""
 
+    def __repr__(self) -> str:
+        names = [self._accumulator.topic]
+        return named_line(type(self).__name__, names, is_closed=self._is_closing)
+
     def __enter__(self) -> Self:
         return self
 
@@ -124,7 +130,7 @@ class Producer:
         record = encode_record(
             value, tag=tag, meta=meta, partition=partition, default=self._default, **job
         )
-        size_bytes = len(record)
+        size_bytes, origin = len(record), present_span()
         accumulator = self._accumulator
         with self._lock:
             if self._is_closing:
@@ -134,7 +140,7 @@ class Producer:
             if self._thread is None:
                 # Before the record is taken: where there is no thread, it would never be sent.
                 self._thread = self._started()
-            batch, wakes = accumulator.add(record)
+            batch, wakes = accumulator.add(record, origin)
             index = len(batch.records) - 1
             if wakes:
                 self._more.notify()

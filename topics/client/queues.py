@@ -8,10 +8,12 @@ from topics.client import endpoints
 from topics.client.decoding import kind_of
 from topics.client.endpoints import Leases
 from topics.client.held_job import OnError, log_error
+from topics.client.lease_keeper import HeldJob, LeaseKeeper
+from topics.client.lease_state import LEASE_MS, KeeperPolicy, LeaseState
 from topics.client.models import Acked, Claimed, Extended, Job, Nacked
-from topics.client.options import WorkOptions
+from topics.client.options import KeeperOptions, WorkOptions
 from topics.client.session import Session
-from topics.client.worker import HeldJob, Work
+from topics.client.worker import Work
 from topics.client.worker_state import WorkerState
 
 D = TypeVar("D")
@@ -186,6 +188,65 @@ class QueueCalls:
             queue, jobs, node=node, lease_ms=lease_ms, lease_ids=lease_ids, progress=progress
         )
         return self.session.do(call)
+
+    @overload
+    def lease_keeper(
+        self,
+        *,
+        node: str | None = None,
+        lease_ms: int = LEASE_MS,
+        **options: Unpack[KeeperOptions],
+    ) -> LeaseKeeper[Any]: ...
+
+    @overload
+    def lease_keeper(
+        self,
+        *,
+        node: str | None = None,
+        lease_ms: int = LEASE_MS,
+        job_type: type[Job[D]],
+        **options: Unpack[KeeperOptions],
+    ) -> LeaseKeeper[D]: ...
+
+    @overload
+    def lease_keeper(
+        self,
+        *,
+        node: str | None = None,
+        lease_ms: int = LEASE_MS,
+        decode: type[D],
+        **options: Unpack[KeeperOptions],
+    ) -> LeaseKeeper[D]: ...
+
+    def lease_keeper(
+        self,
+        *,
+        node: str | None = None,
+        lease_ms: int = LEASE_MS,
+        job_type: type[Job[Any]] = Job,
+        decode: type[Any] | None = None,
+        **options: Unpack[KeeperOptions],
+    ) -> LeaseKeeper[Any]:
+        """A keeper of leases, for programs that claim jobs in another way than `work` does.
+
+            with client.lease_keeper(capacity=100) as keeper:
+                jobs = keeper.claim("mails", max=20, wait_ms=5000)
+                ...
+                keeper.ack(jobs)
+
+        It holds jobs of any number of queues, extends their leases in the background until they are
+        settled, and acks or nacks many in one call.
+
+        Args:
+            node: Name of the worker; by default this machine and process.
+            lease_ms: How soon another worker may have the jobs of one that died, within [100, 86,400,000].
+            decode: Decodes `data` into that type; short for `job_type=Job[T]`.
+
+        Options: `KeeperOptions`.
+        """
+        leases: LeaseState[Any] = LeaseState(node, lease_ms)
+        policy: KeeperPolicy[Any] = KeeperPolicy(**options)
+        return LeaseKeeper(self.session, leases, kind_of(job_type, decode), policy)
 
     @overload
     def work(self, queue: str, **options: Unpack[WorkOptions]) -> Work[Any]: ...

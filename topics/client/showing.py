@@ -12,9 +12,19 @@ from topics.visible import visible
 
 ROWS: Final = 20
 """Records that a table shows."""
+NAMES: Final = 5
+"""Topics of a watch that are named."""
 CHARS: Final = 120
 """Of a cell."""
 _COLUMNS: Final = ("seq", "ts_ms", "tag", "node", "data")
+
+
+def named_line(kind: str, names: Sequence[str], *, is_closed: bool = False) -> str:
+    """`<Watch of jobs, audit>`; of many names the first."""
+    shown = ", ".join(names[:NAMES]) + (
+        f" and {len(names) - NAMES:,} more" if names[NAMES:] else ""
+    )
+    return f"<{kind} of {visible(shown)}{', closed' if is_closed else ''}>"
 
 
 def page_line(page: Any, records: Sequence[Any]) -> str:

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from topics.client import endpoints, paging
 from topics.client.batching import Batcher
+from topics.client.counters import Counters
 from topics.client.decoding import kind_of
+from topics.client.errors import TopicNotFound
 from topics.client.groups import GroupCalls
 from topics.client.jobs import JobCalls
 from topics.client.models import (
     Appended,
     AppendedMany,
     Configured,
+    ConnectedClient,
     Deleted,
     Diff,
     Health,
@@ -51,6 +54,7 @@ from topics.client.retry import Clock, OnRetry, Retry
 from topics.client.routers import RouterCalls
 from topics.client.schedules import ScheduleCalls
 from topics.client.session import Session
+from topics.client.table import Table
 from topics.client.target import parse_targets
 from topics.client.watch import Watch
 from topics.client.watch_state import WatchState, WatchTopics
@@ -152,6 +156,23 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         An option that is left out returns to its default.  Options: `Config`.
         """
         return self.session.do(endpoints.put_topic(topic, config))
+
+    def create_topic(self, topic: str, **config: Unpack[Config]) -> bool:
+        """Create a topic where it is missing; whether it was.  A topic that exists keeps its config.
+
+            client.create_topic("jobs", type="queue", max_deliveries=5)
+
+        Of two such calls at once the config of the later one may win.  Options: `Config`.
+        """
+        require(Config, config, "create_topic()")
+        return self._create(topic, config)
+
+    def _create(self, topic: str, config: Config) -> bool:
+        try:
+            self.topic(topic, touch=False)
+        except TopicNotFound:
+            return (self.put_topic(topic, **config)).created
+        return False
 
     def configure_topic(self, topic: str, **changes: Unpack[Config]) -> Configured:
         """Change some fields of an existing topic's config and keep the others.
@@ -390,6 +411,29 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
         return self.session.items(pages)
 
     @overload
+    def table(self, topic: str, **config: Unpack[Config]) -> Table[Any]: ...
+
+    @overload
+    def table(self, topic: str, *, decode: type[D], **config: Unpack[Config]) -> Table[D]: ...
+
+    def table(
+        self, topic: str, *, decode: type[Any] | None = None, **config: Unpack[Config]
+    ) -> Table[Any]:
+        """A topic as values by key, with waits and times to live.
+
+        Args:
+            decode: The type of the values; by default whatever JSON says.
+
+        Options: `Config`, of the topic where it is created; `compact` is true unless it is given.
+        """
+        require(Config, config, "table()")
+        return Table(self.session, topic, kind_of(Record, decode), config)
+
+    def counters(self, topic: str) -> Counters:
+        """Counters of a topic, which is created where it is missing: for limits, locks and barriers."""
+        return Counters(self.session, topic)
+
+    @overload
     def read(
         self, topic: str, **options: Unpack[ReadOptions]
     ) -> Iterator[Record[Any] | Tombstone]: ...
@@ -569,6 +613,22 @@ class Client(QueueCalls, JobCalls, RouterCalls, ScheduleCalls, GroupCalls):
     def limits(self) -> dict[str, Any]:
         """The limits in force."""
         return self.session.do(endpoints.limits())
+
+    def clients(
+        self, *, topic: str | None = None, page_size: int = 1000
+    ) -> Iterator[ConnectedClient]:
+        """Who is connected, page by page: streams, WebSockets, workers, requests that wait, Kafka connections.
+
+            for one in client.clients(topic="orders"):
+                print(one.kind, one.address, one.lag)
+
+        Of a cluster these are the clients of the node that answers.  Needs a key with the scope `admin`.
+
+        Args:
+            topic: Those alone that have to do with it.
+            page_size: Clients of one request.
+        """
+        return self.session.items(paging.clients(topic=topic, page_size=page_size))
 
     def cluster(self) -> dict[str, Any]:
         """The cluster that the server is in, as it knows it; `enabled` is False where it is in

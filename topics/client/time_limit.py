@@ -40,7 +40,7 @@ class TimeLimit:
     """
 
     def __init__(self, limit_s: float, over: Callable[[Any], None]) -> None:
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         self._over = over
         self._changed = threading.Condition()
         self._running: dict[Timed, None] = {}
@@ -50,7 +50,7 @@ class TimeLimit:
 
     def begin(self, job: BaseHeldJob[Any]) -> Timed:
         """The handler of a job begins."""
-        timed = Timed(job, time.monotonic() + self._limit_s)
+        timed = Timed(job, time.monotonic() + self.limit_s)
         with self._changed:
             self._running[timed] = None
             if self._thread is None:

@@ -13,6 +13,7 @@ from topics.client.call import Outcome
 from topics.client.faults import Fault
 from topics.client.models import Watched
 from topics.client.session import Session
+from topics.client.showing import named_line
 from topics.client.watch_state import WatchState
 
 R = TypeVar("R")
@@ -31,6 +32,10 @@ class Watch(Generic[R]):
         self._state = state
         self._items = self._run()
         self._is_closed = False
+        self._is_asked = False
+
+    def __repr__(self) -> str:
+        return named_line(type(self).__name__, self._state.names, is_closed=self._is_closed)
 
     @property
     def cursor(self) -> str | None:
@@ -51,9 +56,14 @@ class Watch(Generic[R]):
         self.close()
 
     def close(self) -> None:
-        """Close the connection; there are no more items."""
+        """Close the connection; there are no more items.
+
+        Where the program waits for an item meanwhile, that wait closes the connection: when it is
+        cancelled, or when the server sends something, a heartbeat at the latest.
+        """
         self._is_closed = True
-        self._items.close()
+        if not self._is_asked:
+            self._items.close()
 
     def __iter__(self) -> Self:
         return self
@@ -61,6 +71,7 @@ class Watch(Generic[R]):
     def __next__(self) -> Watched[R]:
         if self._is_closed:
             raise StopIteration
+        self._is_asked = True
         try:
             return next(self._items)
         except StopIteration:
@@ -69,14 +80,18 @@ class Watch(Generic[R]):
             # A generator that raised has ended; a new one goes on from the same state.
             self._items = self._run()
             raise
+        finally:
+            self._is_asked = False
+            if self._is_closed:
+                self._items.close()
 
     def _run(self) -> Generator[Watched[R]]:
         state = self._state
-        while not state.is_over:
+        while not (state.is_over or self._is_closed):
             self._subscribe()
             for item in state.pending_items():
                 yield item
-            if state.is_over:
+            if state.is_over or self._is_closed:
                 return
             call, read_timeout_s = state.stream()
             try:
@@ -84,6 +99,8 @@ class Watch(Generic[R]):
                     outcome: Outcome = response
                     if state.opens(response):
                         for piece in response.iter_bytes():
+                            if self._is_closed:
+                                return
                             for item in state.take(piece):
                                 yield item
                             if not state.is_listening:
@@ -92,11 +109,11 @@ class Watch(Generic[R]):
                         response.read()
             except Fault as error:
                 outcome = error
-            if not state.is_over:
+            if not (state.is_over or self._is_closed):
                 self._pause(state.ended(call, outcome))
 
     def _subscribe(self) -> None:
-        while (call := self._state.call()) is not None:
+        while not self._is_closed and (call := self._state.call()) is not None:
             outcome = self._session.send(call)
             self._pause(self._state.posted(call, outcome))
 

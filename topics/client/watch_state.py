@@ -22,6 +22,7 @@ from topics.client.answer import Answer
 from topics.client.call import Call, Numbered, Outcome
 from topics.client.errors import PartitionRequired, TopicsError
 from topics.client.faults import Broken, Fault
+from topics.client.hooks import require_hook
 from topics.client.models import (
     PartitionPosition,
     Record,
@@ -158,6 +159,7 @@ class WatchState(Generic[R]):
         self._clock = clock
         self._begins = _begins(topics, options)
         self._connection = options.pop("connection", None)
+        require_hook("connection", self._connection)
         self._is_lenient = options.pop("lenient", False)
         self._id, self._ahead = _parse_cursor(options.pop("cursor", None))
         own = Begin.__annotations__
@@ -187,6 +189,11 @@ class WatchState(Generic[R]):
         self._pause_s = 0.0
         self.is_over = False
         self.is_listening = False
+
+    @property
+    def names(self) -> list[str]:
+        """The topics that are watched, as the program named them."""
+        return list(self._begins)
 
     @property
     def cursor(self) -> str | None:

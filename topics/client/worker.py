@@ -8,255 +8,42 @@ than a task, cannot be cancelled.
 
 import socket
 import threading
-import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from topics.client import termination
 from topics.client.answer import StreamedAnswer
-from topics.client.call import Call, Outcome
+from topics.client.call import Outcome
 from topics.client.errors import (
-    BadAnswer,
-    Conflict,
-    InvalidRequest,
-    NotFound,
-    TopicFull,
     TopicsError,
 )
 from topics.client.faults import Fault
 from topics.client.handlers import require_done, require_plain
 from topics.client.held_job import (
-    BaseHeldJob,
     JobState,
     OnError,
     is_failure,
     lease_lost,
     log_error,
-    reason_of,
     time_limit_exceeded,
 )
+from topics.client.hooks import require_hook
 from topics.client.job_stream import READ_TIMEOUT_S
+from topics.client.lease_keeper import HeldJob, LeaseKeeper
 from topics.client.models import Claimed, Job
 from topics.client.session import Session
 from topics.client.time_limit import TimeLimit
-from topics.client.worker_state import Claim, WorkerState, chunks
+from topics.client.tracing import mark_failed, process_span
+from topics.client.worker_state import RESULT_REFUSED, Claim, WorkerState
+from topics.visible import visible
 
 D = TypeVar("D")
 _Found: TypeAlias = "tuple[deque[HeldJob[D]], float | None]"
 """Jobs, and the pause before the next claim; None where the queue is drained."""
-
-
-RESULT_REFUSED: Final = (InvalidRequest, TopicFull)
-"""Refusals of an ack that may be of its result: too large, or no room for it."""
-
-
-class HeldJob(BaseHeldJob[D]):
-    """A job in hand.  As a context it is acked at the end, and nacked where the block raises.
-
-        for job in client.work("jobs"):
-            with job:
-                resize(job.data)
-
-    The exception goes on out of the context.  The job is handed out again after a delay that grows
-    with `deliveries`; or at once, where it was not the job's fault (`KeyboardInterrupt`).
-    """
-
-    def __init__(self, keeper: "LeaseKeeper[D]", job: Job[D]) -> None:
-        super().__init__(keeper.queue, job)
-        self._keeper = keeper
-
-    def ack(self, *, result: Any = None) -> bool:
-        """Say that the job is done, which deletes it.  False where its lease had ended (`is_lost`).
-
-        Args:
-            result: What came of it, as JSON (`Client.ack`).
-
-        Raises:
-            TopicsError: No answer came; the job is handed out again, unless the ack arrived all the
-                same.
-        """
-        self._keeper.ack([self], result)
-        return self.state is JobState.ACKED
-
-    def nack(
-        self, *, delay_ms: int | None = None, reason: str | None = None, dead: bool = False
-    ) -> bool:
-        """Give the job back undone, to be handed out again after `delay_ms`; by default as the
-        queue's `backoff` says, or after a delay that grows with `deliveries`.  False where its lease had ended.
-
-        Args:
-            reason: Why; it stays with the job.
-            dead: It goes to the dead letters at once.
-        """
-        if delay_ms is None:
-            delay_ms = 0 if dead else self._keeper.delay_ms(self.deliveries)
-        self._keeper.nack([self], delay_ms, reason, dead=dead)
-        return self.state is JobState.NACKED
-
-    def __enter__(self) -> Self:
-        try:
-            self.require_fit()
-        except BadAnswer as error:
-            with suppress(TopicsError):
-                self.nack(reason=reason_of(error))
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.ack()
-        else:
-            # The exception of the block goes on, and one of the nack would hide it.  Where the
-            # nack does not arrive, the lease runs out.
-            with suppress(TopicsError):
-                if isinstance(error, Exception):
-                    self.nack(reason=reason_of(error))
-                else:
-                    self.nack(delay_ms=0)
-
-
-class LeaseKeeper(Generic[D]):
-    """The jobs in hand of one worker: settles them, and extends their leases in the background.
-
-    The thread that extends holds no reference to the keeper: when a program drops the worker and
-    its jobs, their leases run out.
-
-    Attributes:
-        lock: Held around each use of the worker's state.
-    """
-
-    def __init__(self, session: Session, state: WorkerState[D]) -> None:
-        self.lock = threading.Lock()
-        self.queue = state.queue
-        self._session = session
-        self._state = state
-        self._closing = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def __del__(self) -> None:
-        self._closing.set()
-
-    @property
-    def is_orphaned(self) -> bool:
-        """The client was closed: no lease can be extended any more."""
-        return self._session.is_closed
-
-    def close(self) -> None:
-        """Give back all jobs in hand, and extend no more."""
-        with self.lock:
-            held = list(self._state.held.values())
-        self.give_back(held)
-        self._closing.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
-
-    def hold(self, jobs: Iterable[Job[D]]) -> list[HeldJob[D]]:
-        """Take claimed jobs in hand; from now on their leases are extended."""
-        with self.lock:
-            held = self._state.hold(HeldJob(self, job) for job in jobs)
-            if held and self._thread is None:
-                self._thread = self._start()
-        return held
-
-    def give_back(self, jobs: Iterable[BaseHeldJob[D]]) -> None:
-        """Nack jobs without a delay; where the server does not answer, their leases run out."""
-        with suppress(TopicsError):
-            self.nack(list(jobs), 0)
-
-    def ack(self, jobs: Iterable[BaseHeldJob[D]], result: Any = None) -> None:
-        """Ack jobs, with what came of them; those that are settled already are left out."""
-        self._settle(jobs, lambda held: self._state.ack(held, result))
-
-    def done(self, job: BaseHeldJob[D], returned: Any) -> None:
-        """Ack a job whose handler has returned; without its result where the server refuses that."""
-        result, state = self._state.result_of(returned), self._state
-        bare = None if result is None else state.ack
-        self._settle([job], lambda held: state.ack(held, result), bare)
-
-    def nack(
-        self,
-        jobs: Iterable[BaseHeldJob[D]],
-        delay_ms: int | None,
-        reason: str | None = None,
-        *,
-        dead: bool = False,
-    ) -> None:
-        """Nack jobs, with None as the queue's `backoff` says; those that are settled already are left out."""
-        self._settle(jobs, lambda held: self._state.nack(held, delay_ms, reason, dead=dead))
-
-    def _settle(
-        self,
-        jobs: Iterable[BaseHeldJob[D]],
-        call_of: Callable[[list[BaseHeldJob[D]]], Call[Any]],
-        bare: Callable[[list[BaseHeldJob[D]]], Call[Any]] | None = None,
-    ) -> None:
-        """Send the call of jobs that are held, and where the server refuses it, the `bare` one."""
-        state = self._state
-        for some in chunks(list(jobs)):
-            with self.lock:
-                held = state.settling(some)
-            if not held:
-                continue
-            answer = None
-            try:
-                answer = self._session.do(call_of(held))
-            except RESULT_REFUSED as error:
-                if bare is None:
-                    raise
-                state.result_refused(held, error)
-                answer = self._session.do(bare(held))
-            finally:
-                with self.lock:
-                    state.settled(held, answer)
-
-    def delay_ms(self, deliveries: int) -> int | None:
-        return self._state.delay_ms(deliveries)
-
-    def extend(self) -> float:
-        """Extend the leases of all jobs in hand, in one attempt; seconds until the next time."""
-        pause_s = self._state.extend_every_s
-        with self.lock:
-            extensions = self._state.extensions()
-        for call, jobs in extensions:
-            try:
-                answer = call.result(self._session.send(call))
-            except (NotFound, Conflict):
-                # The queue was deleted, and its leases with it.
-                with self.lock:
-                    self._state.lost(jobs)
-            except TopicsError:
-                pause_s = self._state.extend_again_s
-            else:
-                with self.lock:
-                    self._state.extended(jobs, answer)
-        return pause_s
-
-    def _start(self) -> threading.Thread:
-        args = (weakref.ref(self), self._closing, self._state.extend_every_s)
-        name = f"keep-{self.queue}"
-        thread = threading.Thread(target=_extend_leases, args=args, name=name, daemon=True)
-        thread.start()
-        return thread
-
-
-def _extend_leases(
-    found: "weakref.ref[LeaseKeeper[Any]]", closing: threading.Event, pause_s: float
-) -> None:
-    while not closing.wait(pause_s):
-        keeper = found()
-        if keeper is None or keeper.is_orphaned:
-            return
-        pause_s = keeper.extend()
-        del keeper
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,13 +66,16 @@ class Work(Generic[D]):
     def __init__(self, session: Session, state: WorkerState[D]) -> None:
         self._session = session
         self._state = state
-        self._keeper = LeaseKeeper(session, state)
-        self._lock = self._keeper.lock
+        self._keeper = LeaseKeeper(session, state.leases, state.job_type, state.policy)
+        self._lock = self._keeper.changed
         self._waiter = threading.Lock()
         """Held by the one thread that waits at the server for a job."""
         self._stopping = threading.Event()
         self._idle: set[socket.socket] = set()
         """Sockets of streams on which a thread waits with no job in hand."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.queue} by {visible(self.node)}>"
 
     @property
     def queue(self) -> str:
@@ -294,7 +84,7 @@ class Work(Generic[D]):
     @property
     def node(self) -> str:
         """The name under which jobs are claimed."""
-        return self._state.node
+        return self._state.leases.node
 
     def __enter__(self) -> Self:
         return self
@@ -350,7 +140,7 @@ class Work(Generic[D]):
                     if stream.opens(response):
                         pieces = response.iter_bytes()
                         while (piece := self._piece(response, pieces)) is not None:
-                            for job in self._keeper.hold(stream.take(piece)):
+                            for job in self._keeper.hold(self.queue, stream.take(piece)):
                                 # The jobs after the last one go back when the connection closes.
                                 if not self._is_wanted():
                                     return
@@ -420,6 +210,7 @@ class Work(Generic[D]):
                 that other threads have in hand are finished first.
         """
         require_plain(handler)
+        require_hook("on_error", on_error)
         self._state.take_type_of(handler)
         handling = _Handling(handler, on_error, self._limit(time_limit_s, on_error))
         try:
@@ -434,8 +225,8 @@ class Work(Generic[D]):
 
         def over(job: HeldJob[D]) -> None:
             error = time_limit_exceeded(job, time_limit_s)
-            with suppress(TopicsError):  # its lease ends, as it is not extended any more
-                job.nack(reason=reason_of(error))
+            with suppress(TopicsError), self._keeper.leaving([job]):
+                job.nack(reason=error)
             on_error(job, error)
 
         return TimeLimit(time_limit_s, over)
@@ -459,7 +250,8 @@ class Work(Generic[D]):
         jobs = iter(self)
         try:
             for job in jobs:
-                done += self._handle(job, handling)
+                with self._keeper.leaving([job]):
+                    done += self._handle(job, handling)
         except BaseException:
             self.stop()
             raise
@@ -468,6 +260,10 @@ class Work(Generic[D]):
         return done
 
     def _handle(self, job: HeldJob[D], handling: "_Handling[D]") -> bool:
+        with process_span(self.queue, job) as span:
+            return self._process(job, handling, span)
+
+    def _process(self, job: HeldJob[D], handling: "_Handling[D]", span: Any) -> bool:
         limit, on_error = handling.limit, handling.on_error
         timed = None if limit is None else limit.begin(job)
 
@@ -479,21 +275,35 @@ class Work(Generic[D]):
             returned = handling.handler(job)
             require_done(handling.handler, returned)
         except BaseException as error:
+            mark_failed(span, error)
             if not is_in_time() and isinstance(error, Exception):
                 return False
             if not is_failure(error):
                 with suppress(TopicsError):
                     job.nack(delay_ms=0)
                 raise
-            job.nack(reason=reason_of(error))
+            job.nack(reason=error)
             on_error(job, error)
         else:
             if not is_in_time():
+                assert limit is not None
+                mark_failed(span, time_limit_exceeded(job, limit.limit_s))
                 return False
-            self._keeper.done(job, returned)
+            self._done(job, returned)
         if job.is_lost:
             on_error(job, lease_lost(job))
         return job.state is JobState.ACKED
+
+    def _done(self, job: HeldJob[D], returned: Any) -> None:
+        """Ack a job whose handler has returned; without its result where the server refuses that."""
+        result = self._state.result_of(returned)
+        try:
+            self._keeper.ack([job], result=result)
+        except RESULT_REFUSED as error:
+            if result is None:
+                raise
+            self._state.result_refused([job], error)
+            self._keeper.ack([job])
 
     # ------------------------------------------------------------------ claiming
 
@@ -533,4 +343,4 @@ class Work(Generic[D]):
             raise
         with self._lock:
             pause_s = self._state.claimed(claim, answer)
-        return deque(self._keeper.hold(answer.jobs)), pause_s
+        return deque(self._keeper.hold(self.queue, answer.jobs)), pause_s

@@ -139,9 +139,7 @@ class Engine:
         self._job_changes = JobChanges(
             self.unit, self.scans, self.job_reads, self._redrives, self.queue_commands
         )
-        topics = TopicCommands(
-            self.unit, has_room=self.router_commands.on_room, dropped=self._on_dropped
-        )
+        topics = TopicCommands(self.unit, configured=self._on_configured, dropped=self._on_dropped)
         self._decide: dict[type, Callable[[Any, Moment], Outcome]] = {
             Append: self._records.append,
             DeleteSeqs: self._records.delete_seqs,
@@ -525,6 +523,11 @@ class Engine:
         self.reads.recent.forget(topic.topic_id)
         self.router_commands.on_room(topic)
         self.queue_commands.on_removed(topic)
+
+    def _on_configured(self, topic: Topic) -> None:
+        """It may take more than before, or give more."""
+        self.router_commands.on_room(topic)
+        self.queue_commands.on_configured(topic)
 
     def _on_dropped(self, topic: Topic) -> None:
         self.active.pop(topic.topic_id, None)

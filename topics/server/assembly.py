@@ -13,6 +13,7 @@ from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
 from topics.server.http.exchange import TopicsExchange
 from topics.server.http.holders import Holders
+from topics.server.http.store_files import StoreFiles
 from topics.server.observing.observer import Observer
 from topics.server.observing.tracing import spans
 from topics.server.runtime.runtime import Runtime
@@ -60,6 +61,7 @@ def create(settings: Settings, followers: LogFollowers | None = None) -> Runtime
         Holders(settings.trusted_proxies),
         guard=guard,
         trace_meta=settings.trace_meta,
+        files=StoreFiles(settings.data_dir),
     )
     # Sockets write without an answer of HTTP.
     runtime.after_turn = exchange.history.note

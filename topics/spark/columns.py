@@ -29,6 +29,7 @@ from pyspark.sql.types import (
 )
 
 from topics.arrow.columns import PARTITION, TIMESTAMP, columns_of
+from topics.nesting import deep
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.options import Parsing, ReadOptions
 
@@ -191,7 +192,7 @@ def _headers(made: dict[str, pa.Array], n: int) -> pa.Array:
     return pa.array(rows, to_arrow_schema(_schema({"h": HEADERS})).field(0).type)
 
 
-_members_of: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_members_of: Final = deep(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
 
 
 def _members(text: str) -> list[dict[str, Any]]:

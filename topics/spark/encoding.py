@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from topics.nesting import DEPTH_MAX, deep, depth_of
 from topics.protocol.model.names import partition_name
 from topics.spark.errors import BadOption, SparkFailure
 from topics.spark.options import WriteOptions
@@ -34,7 +35,7 @@ ALIASES: Final = {"value": "data", "key": "tag"}
 STAMP: Final = "_topics_spark"
 """The member of `meta` in which the first record of a chunk says which chunk that is."""
 
-_validate: Final = msgspec.json.Decoder(msgspec.Raw).decode
+_validate: Final = deep(msgspec.json.Decoder(msgspec.Raw).decode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +173,21 @@ _KINDS: Final[dict[str, tuple[Any, ...]]] = {
 
 
 def _checked(text: bytes, what: str) -> bytes:
+    why: object = f"nested more than {DEPTH_MAX} levels deep"
     try:
         _validate(text)
+        if depth_of(text, DEPTH_MAX) <= DEPTH_MAX:
+            return text
+    except RecursionError:
+        pass
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise SparkFailure(
-            f"{what} is not JSON: {text[:80]!r} ({error}); for plain text set dataFormat text"
-        ) from None
-    return text
+        why = error
+    raise SparkFailure(
+        f"{what} is not JSON: {text[:80]!r} ({why}); for plain text set dataFormat text"
+    ) from None
 
 
-_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_members: Final = deep(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
 
 
 def _own_meta(meta: bytes) -> bytes:

@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 import orjson
 
+from topics.nesting import deep
 from topics.spark.chunks import Chunk
 from topics.spark.encoding import Row
 
@@ -41,7 +42,7 @@ class _Line(msgspec.Struct, array_like=True):
 
 
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = msgspec.json.Decoder(_Line).decode
+_decode: Final = deep(msgspec.json.Decoder(_Line).decode)
 
 
 def folder(staging_dir: str, app: str, version: int, topic: str | None, history: str) -> Path:

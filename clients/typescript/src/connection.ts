@@ -3,17 +3,16 @@
 // A watch's stream (§7) and a worker's (§10.8) end for the same reasons and come back by the same
 // rules. Owns those; what the events mean is in `watch` and `pushed-jobs`.
 
-import { badAnswer, streamError, type TopicsError } from "./errors.js";
+import { badAnswer, streamError, Unreachable, unreachable, type TopicsError } from "./errors.js";
 import {
   Attempts,
-  Fault,
   isWorthRepeating,
   serverPause,
   StreamAttempts,
   type Outcome,
   type Repeating,
 } from "./retry.js";
-import { errorOfOutcome, Stream, type Call, type Session } from "./session.js";
+import { errorOfOutcome, type Call, type Session, type Stream } from "./session.js";
 import { EventParser, type ServerEvent } from "./sse.js";
 import { sleep } from "./waiting.js";
 
@@ -22,14 +21,12 @@ const RECONNECT_MS_MAX = 60_000;
 /** Status of an `error` event that says that the server paces the stream, which goes on (§7.5). */
 const ADVISORY = 429;
 
-const ENDED = new Fault("the stream ended", false, false, undefined);
-
 /** Called with the error when the connection is lost, and with null when it is made again. */
 export type OnConnection = (error: TopicsError | null) => void;
 
 export class EventConnection {
   /** What came of the last connection, or of the last call before one. */
-  outcome: Outcome = ENDED;
+  outcome: Outcome = ended();
   #attempts: Attempts | undefined;
   readonly #streams: StreamAttempts;
   #hasHeard = false;
@@ -45,12 +42,12 @@ export class EventConnection {
     this.#session = session;
     this.#signal = signal;
     this.#onConnection = onConnection;
-    this.#streams = new StreamAttempts(session.retry);
+    this.#streams = new StreamAttempts(session.options.retry);
   }
 
   /** The status of the last connection's refusal; 0 where there was none. */
   get status(): number {
-    return this.outcome instanceof Fault || this.#hasHeard ? 0 : this.outcome.status;
+    return this.outcome instanceof Unreachable || this.#hasHeard ? 0 : this.outcome.status;
   }
 
   /**
@@ -63,17 +60,17 @@ export class EventConnection {
     this.#error = undefined;
     const stream = await this.#session.open({ ...call, signal: this.#signal }, idle_ms);
     this.#streams.opened();
-    if (stream instanceof Stream) yield* this.#read(stream);
-    else if (stream instanceof Fault || stream.status >= 300) this.outcome = stream;
+    if ("next" in stream) yield* this.#read(stream);
+    else if (stream instanceof Unreachable || stream.status >= 300) this.outcome = stream;
     else throw badAnswer("expected an event stream", stream.status);
   }
 
   async *#read(stream: Stream): AsyncGenerator<ServerEvent, void, undefined> {
     const parser = new EventParser();
-    this.outcome = ENDED;
+    this.outcome = ended();
     try {
       for (let piece = await stream.next(); piece !== null; piece = await stream.next()) {
-        if (piece instanceof Fault) {
+        if (piece instanceof Unreachable) {
           this.outcome = piece;
           return;
         }
@@ -125,20 +122,20 @@ export class EventConnection {
     const why = error ?? errorOfOutcome(outcome)!;
     const least_ms = Math.max(
       this.#asked_ms,
-      this.#session.retry.first_pause_ms,
+      this.#session.options.retry.first_pause_ms,
       error?.retry_after_ms ?? 0,
     );
     // The server closes all streams in the same moment when it stops: their clients come back one
     // by one.
     const pause_ms = least_ms * (1 + 0.5 * Math.random());
-    if (!this.#streams.goesOn(pause_ms, outcome instanceof Fault && outcome.isSilence)) throw why;
+    if (!this.#streams.goesOn(pause_ms, (outcome as Unreachable).isSilence)) throw why;
     this.#lose(why);
     return pause_ms;
   }
 
   #pauseAfterFailure(isWorth: boolean): number {
     const why = errorOfOutcome(this.outcome)!;
-    const attempts = (this.#attempts ??= new Attempts(this.#session.retry));
+    const attempts = (this.#attempts ??= new Attempts(this.#session.options.retry));
     const pause_ms = isWorth
       ? attempts.pause(Math.max(serverPause(this.outcome) ?? 0, this.#asked_ms))
       : undefined;
@@ -155,4 +152,8 @@ export class EventConnection {
     if (!this.#isLost) this.#onConnection(why);
     this.#isLost = true;
   }
+}
+
+function ended(): Unreachable {
+  return unreachable("the stream ended");
 }

@@ -15,124 +15,158 @@ export interface ErrorFacts {
   retry_after_ms?: number;
   /** What caused it: the error of `fetch`, or of the batch that failed. */
   cause?: unknown;
+  /** @internal There was no connection, so that the request cannot have arrived. */
+  isUnsent?: boolean;
+  /** @internal The server was silent for too long. */
+  isSilence?: boolean;
 }
 
 /** A call that did not succeed. */
-export class TopicsError extends Error {
-  readonly code: string;
-  readonly status: number;
+export interface TopicsError extends ErrorFacts {
   readonly detail: { [name: string]: unknown };
-  readonly retry_after_ms: number | undefined;
+}
 
-  constructor(message: string, facts: ErrorFacts) {
-    super(message, facts.cause === undefined ? undefined : { cause: facts.cause });
-    // The name of its class would be another one where a page's code is minified.
-    this.name = "TopicsError";
-    this.code = facts.code;
-    this.status = facts.status;
-    this.detail = facts.detail ?? {};
-    this.retry_after_ms = facts.retry_after_ms;
+export class TopicsError extends Error {
+  constructor(message: string, { cause, ...facts }: ErrorFacts) {
+    super(message, cause === undefined ? undefined : { cause });
+    Object.assign(this, facts).detail ??= {};
   }
+}
+TopicsError.prototype.name = "TopicsError";
+
+type Kind = new (message: string, facts: ErrorFacts) => TopicsError;
+
+/** A class of errors; its name is a text, which stays as it is where a page's code is minified. */
+function kind(name: string, Base: Kind = TopicsError): Kind {
+  const Named = { [name]: class extends Base {} }[name]!;
+  Named.prototype.name = name;
+  return Named;
 }
 
 /** No answer came: nothing listens at the address, the connection broke, or it took too long. */
-export class Unreachable extends TopicsError {}
+export const Unreachable = /* @__PURE__ */ kind("Unreachable");
+export type Unreachable = TopicsError;
 
 /** An answer came that is not in the form of this API: is the URL that of a `topics` server? */
-export class BadAnswer extends TopicsError {}
+export const BadAnswer = /* @__PURE__ */ kind("BadAnswer");
+export type BadAnswer = TopicsError;
 
 /** 400 and other 4xx: the request is wrong, and sending it again does not help. */
-export class InvalidRequest extends TopicsError {}
+export const InvalidRequest = /* @__PURE__ */ kind("InvalidRequest");
+export type InvalidRequest = TopicsError;
 
 /** More records in one write than the server takes. */
-export class BatchTooLarge extends InvalidRequest {}
+export const BatchTooLarge = /* @__PURE__ */ kind("BatchTooLarge", InvalidRequest);
+export type BatchTooLarge = TopicsError;
 
 /** One record's data and meta exceed the server's bound. */
-export class RecordTooLarge extends InvalidRequest {}
+export const RecordTooLarge = /* @__PURE__ */ kind("RecordTooLarge", InvalidRequest);
+export type RecordTooLarge = TopicsError;
 
 /** 422: the topic is compacted, and a record has neither a tag nor a key; nothing was appended. */
-export class KeyRequired extends InvalidRequest {}
+export const KeyRequired = /* @__PURE__ */ kind("KeyRequired", InvalidRequest);
+export type KeyRequired = TopicsError;
 
 /** 413: the body exceeds the server's bound. */
-export class PayloadTooLarge extends InvalidRequest {}
+export const PayloadTooLarge = /* @__PURE__ */ kind("PayloadTooLarge", InvalidRequest);
+export type PayloadTooLarge = TopicsError;
 
 /** 400: the topic has several partitions, and the call says none. */
-export class PartitionRequired extends InvalidRequest {}
+export const PartitionRequired = /* @__PURE__ */ kind("PartitionRequired", InvalidRequest);
+export type PartitionRequired = TopicsError;
 
 /** 401: the request has no key, or one that the server does not know. */
-export class Unauthorized extends TopicsError {}
+export const Unauthorized = /* @__PURE__ */ kind("Unauthorized");
+export type Unauthorized = TopicsError;
 
 /** 403: the key, or the origin of the page, does not allow this call. */
-export class Forbidden extends TopicsError {}
+export const Forbidden = /* @__PURE__ */ kind("Forbidden");
+export type Forbidden = TopicsError;
 
 /** 404: what the call names does not exist. */
-export class NotFound extends TopicsError {}
+export const NotFound = /* @__PURE__ */ kind("NotFound");
+export type NotFound = TopicsError;
 
 /** 404: the topic does not exist, and the call does not create it. */
-export class TopicNotFound extends NotFound {}
+export const TopicNotFound = /* @__PURE__ */ kind("TopicNotFound", NotFound);
+export type TopicNotFound = TopicsError;
 
 /** 404: the topic has no partition of this number. */
-export class PartitionNotFound extends NotFound {}
+export const PartitionNotFound = /* @__PURE__ */ kind("PartitionNotFound", NotFound);
+export type PartitionNotFound = TopicsError;
 
 /** 404: the router does not exist. */
-export class RouterNotFound extends NotFound {}
+export const RouterNotFound = /* @__PURE__ */ kind("RouterNotFound", NotFound);
+export type RouterNotFound = TopicsError;
 
 /** 404: the schedule does not exist. */
-export class ScheduleNotFound extends NotFound {}
+export const ScheduleNotFound = /* @__PURE__ */ kind("ScheduleNotFound", NotFound);
+export type ScheduleNotFound = TopicsError;
 
 /** 404: no record of the topic has the tag. */
-export class RecordNotFound extends NotFound {}
+export const RecordNotFound = /* @__PURE__ */ kind("RecordNotFound", NotFound);
+export type RecordNotFound = TopicsError;
 
 /** 404: the queue has no such job, and keeps nothing of it. */
-export class JobNotFound extends NotFound {}
+export const JobNotFound = /* @__PURE__ */ kind("JobNotFound", NotFound);
+export type JobNotFound = TopicsError;
 
 /** 404: the group of consumers does not exist, or has expired. */
-export class GroupNotFound extends NotFound {}
+export const GroupNotFound = /* @__PURE__ */ kind("GroupNotFound", NotFound);
+export type GroupNotFound = TopicsError;
 
 /** 409: the state of the topic, the group, the job or the watch session forbids the call. */
-export class Conflict extends TopicsError {}
+export const Conflict = /* @__PURE__ */ kind("Conflict");
+export type Conflict = TopicsError;
 
 /** 422: a topic with `discard: "reject"` has no room; nothing was appended. */
-export class TopicFull extends TopicsError {}
+export const TopicFull = /* @__PURE__ */ kind("TopicFull");
+export type TopicFull = TopicsError;
 
 /** 429: a cap was reached or the server was under load, and still was when the retries ended. */
-export class Throttled extends TopicsError {}
+export const Throttled = /* @__PURE__ */ kind("Throttled");
+export type Throttled = TopicsError;
 
 /** 503: the server replays its log, or shuts down. */
-export class NotReady extends TopicsError {}
+export const NotReady = /* @__PURE__ */ kind("NotReady");
+export type NotReady = TopicsError;
 
 /**
  * 500 and other 5xx. Whether a write took effect is unknown; sent again under the same idempotency
  * key, it takes effect once.
  */
-export class ServerFault extends TopicsError {}
+export const ServerFault = /* @__PURE__ */ kind("ServerFault");
+export type ServerFault = TopicsError;
 
 /**
  * A worker's lease ran out before its job was done. It is given to `on_error`, and never thrown.
  */
-export class LeaseLost extends TopicsError {}
+export const LeaseLost = /* @__PURE__ */ kind("LeaseLost");
+export type LeaseLost = TopicsError;
 
 /**
  * A record of a producer that was not sent, because a batch before it failed (`cause`). It is
  * certainly not in the topic; of the records of the failed batch that may be unknown.
  */
-export class NotSent extends TopicsError {}
+export const NotSent = /* @__PURE__ */ kind("NotSent");
+export type NotSent = TopicsError;
 
-type Kind = new (message: string, facts: ErrorFacts) => TopicsError;
-
-const BY_CODE: { [code: string]: Kind } = {
-  batch_too_large: BatchTooLarge,
-  group_not_found: GroupNotFound,
-  job_not_found: JobNotFound,
-  key_required: KeyRequired,
-  partition_not_found: PartitionNotFound,
-  partition_required: PartitionRequired,
-  record_not_found: RecordNotFound,
-  record_too_large: RecordTooLarge,
-  router_not_found: RouterNotFound,
-  schedule_not_found: ScheduleNotFound,
-  topic_not_found: TopicNotFound,
-};
+/** Classes of single codes, by these: the words of the name, in small letters. */
+const BY_CODE: { [code: string]: Kind } = {};
+for (const Named of [
+  BatchTooLarge,
+  GroupNotFound,
+  JobNotFound,
+  KeyRequired,
+  PartitionNotFound,
+  PartitionRequired,
+  RecordNotFound,
+  RecordTooLarge,
+  RouterNotFound,
+  ScheduleNotFound,
+  TopicNotFound,
+])
+  BY_CODE[Named.name.replace(/\B[A-Z]/g, "_$&").toLowerCase()] = Named;
 
 const BY_STATUS: { [status: number]: Kind } = {
   401: Unauthorized,
@@ -208,8 +242,8 @@ export function badAnswer(message: string, status: number, cause?: unknown): Bad
 }
 
 /** The error where no answer came. */
-export function unreachable(message: string, cause?: unknown): Unreachable {
-  return new Unreachable(message, { code: "unreachable", status: 0, cause });
+export function unreachable(message: string, more: Partial<ErrorFacts> = {}): Unreachable {
+  return new Unreachable(message, { code: "unreachable", status: 0, ...more });
 }
 
 function kindOf(status: number): Kind {

@@ -5,7 +5,7 @@
 
 import { LeaseLost } from "./errors.js";
 import { encode } from "./json.js";
-import type { Job, Nacked } from "./models.js";
+import type { Job, Nacked, Signalled } from "./models.js";
 import type { Queue } from "./queue.js";
 
 /**
@@ -79,26 +79,26 @@ export class HeldJob<D = any> {
   }
 
   /** It is done, with what came of it. Resolves to false where its lease was lost before. */
-  async ack({ result }: { result?: unknown } = {}): Promise<boolean> {
+  async ack({ result, signal }: Signalled<{ result?: unknown }> = {}): Promise<boolean> {
     const { queue, node } = this.#keeper;
     // A result that JSON cannot say is refused while the job can still be given back.
     if (result != null) encode(result);
-    return this.#settle("acked", () => queue.ack(this, { node, result }));
+    return this.#settle("acked", () => queue.ack(this, { node, result, signal }));
   }
 
   /** Give it back. Resolves to false where its lease was lost before. */
-  async nack({ delay_ms, reason, dead }: NackOptions = {}): Promise<boolean> {
+  async nack({ delay_ms, reason, dead, signal }: Signalled<NackOptions> = {}): Promise<boolean> {
     const { queue, node } = this.#keeper;
     const wait_ms = delay_ms ?? (dead ? 0 : this.#keeper.delay(this.deliveries));
     return this.#settle("nacked", () =>
-      queue.nack(this, { node, delay_ms: wait_ms, reason, dead }),
+      queue.nack(this, { node, delay_ms: wait_ms, reason, dead, signal }),
     );
   }
 
   /** Say how far it is, any JSON of at most 1,024 bytes; its lease begins anew (§10.6). */
-  async progress(value: unknown): Promise<void> {
+  async progress(value: unknown, { signal }: Signalled = {}): Promise<void> {
     const { queue, node, lease_ms } = this.#keeper;
-    this.extended(await queue.extend(this, { node, lease_ms, progress: value }));
+    this.extended(await queue.extend(this, { node, lease_ms, progress: value, signal }));
   }
 
   /** @internal Take the answer of an extension. */

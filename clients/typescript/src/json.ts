@@ -37,13 +37,24 @@ export function decode(text: string, exact: boolean): any {
  * `toJSON`, as a `Date`, as what that returns; a property that is undefined is left out.
  *
  * @throws TypeError JSON has no form for the value, or for a part of it: NaN, an infinity,
- *     undefined in an array, a function, a symbol, a value that holds itself
+ *     undefined in an array, a function, a symbol, a value that holds itself, or whose levels are
+ *     too many to follow
  */
 export function encode(value: unknown): string {
+  try {
+    return encoded(value);
+  } catch (error) {
+    throw error instanceof RangeError
+      ? new TypeError("JSON has no form for so many levels")
+      : error;
+  }
+}
+
+function encoded(value: unknown): string {
   let text: string | undefined;
   try {
     text = JSON.stringify(value);
-  } catch (error) {
+  } catch {
     // A `bigint`, or a value that holds itself, which the second attempt refuses.
     return encodeCarefully(value);
   }

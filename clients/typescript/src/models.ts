@@ -94,6 +94,7 @@ export type Ready = Schemas["Ready"];
 export type Limits = Schemas["LimitsInForce"];
 export type Metrics = Schemas["Metrics"];
 export type Cluster = Schemas["Cluster"];
+export type ConnectedClient = Schemas["ConnectedClient"];
 
 /** A watch session as it was made, and what a WebSocket says of a subscription. */
 export type WatchSession = Schemas["Session"];

@@ -280,6 +280,17 @@ export interface components {
             /** @description How long it took. */
             performance: components["schemas"]["Performance"];
         };
+        /** ClientList */
+        ClientList: {
+            /** @description By process, and in each as they came; may be empty. */
+            clients: components["schemas"]["ConnectedClient"][];
+            /** @description `after` of the next page; null: this is the last. */
+            next_after: string | null;
+            /** @description In a cluster: the node that answers, for itself alone. */
+            node?: string;
+            /** @description How long it took. */
+            performance: components["schemas"]["Performance"];
+        };
         /**
          * Cluster
          * @description The cluster that the server is in.
@@ -641,6 +652,74 @@ export interface components {
              * @description Of how many jobs that ended it is kept; of 1000 where it is absent.
              */
             keep_done?: number | null;
+        };
+        /**
+         * ConnectedClient
+         * @description One client that is connected.
+         */
+        ConnectedClient: {
+            /** @description Its id, which no other has while the server runs. */
+            client: string;
+            /**
+             * @description `watch`: an event stream; `work`: a worker to which jobs are pushed; `read`, `claim`, `job`: a request that waits; `kafka`: a connection of a Kafka client.
+             * @enum {string}
+             */
+            kind: "claim" | "job" | "kafka" | "read" | "watch" | "websocket" | "work";
+            /** @description The name of its key, never the key; absent without one. */
+            key?: string;
+            /** @description Where it comes from; of a trusted proxy's clients, as the proxy says. */
+            address: string;
+            /**
+             * Format: int64
+             * @description When it came, in milliseconds since the epoch.
+             */
+            since_ms: number;
+            /** @description `User-Agent`, or the `client.id` of Kafka; 200 characters at most. */
+            agent?: string;
+            /** @description What a worker calls itself. */
+            node?: string;
+            /** @description The group of consumers that it has joined. */
+            group?: string;
+            /**
+             * Format: int64
+             * @description Jobs that a `work` stream holds, where it is known.
+             */
+            in_flight?: number;
+            /**
+             * Format: int64
+             * @description The sum over all its topics, as far as it is known.
+             */
+            lag?: number;
+            /**
+             * Format: int64
+             * @description Its topics, each partition counted, that the caller may see.
+             */
+            topic_count: number;
+            /** @description Up to 16 of them, the greatest lag first. */
+            topics: components["schemas"]["ConnectedTopic"][];
+        };
+        /**
+         * ConnectedTopic
+         * @description A topic, or one of its partitions, that a client has to do with.
+         */
+        ConnectedTopic: {
+            /** @description The topic's name. */
+            topic: string;
+            /**
+             * Format: int64
+             * @description Its number, where the topic has several.
+             */
+            partition?: number;
+            /**
+             * Format: int64
+             * @description The last one that the client was sent, or begins behind; absent of a worker.
+             */
+            seq?: number;
+            /**
+             * Format: int64
+             * @description Sequence numbers between that and the head; absent where it is not known.
+             */
+            lag?: number;
         };
         /**
          * DeleteBody
@@ -2389,7 +2468,7 @@ export interface components {
             last_run: components["schemas"]["LastRun"] | null;
             /**
              * Format: int64
-             * @description Records appended, ever.
+             * @description Ticks and runs that happened, ever.
              */
             fired_total: number;
             /**
@@ -2483,7 +2562,7 @@ export interface components {
             last_run: components["schemas"]["LastRun"] | null;
             /**
              * Format: int64
-             * @description Records appended, ever.
+             * @description Ticks and runs that happened, ever.
              */
             fired_total: number;
             /**
@@ -2537,7 +2616,7 @@ export interface components {
             last_run: components["schemas"]["LastRun"] | null;
             /**
              * Format: int64
-             * @description Records appended, ever.
+             * @description Ticks and runs that happened, ever.
              */
             fired_total: number;
             /**

@@ -195,7 +195,7 @@ export class Places<D> {
   }
 
   #has(topic: string): boolean {
-    return Array.from(this.#places.values()).some((place) => place.topic === topic);
+    return [...this.#places.values()].some((place) => place.topic === topic);
   }
 
   /**
@@ -228,11 +228,14 @@ export function beginsOf(
     : Object.entries(topics);
   const begins = named.map(([topic, begin]) => {
     const own: Begin = typeof begin === "number" ? { from: begin } : begin;
-    const hasStart = ["from", "from_ts", "tail"].some((name) => name in own);
+    const hasStart = "from" in own || "from_ts" in own || "tail" in own;
     return [topic, { partitions, ...(hasStart ? {} : start), ...own }];
   });
   return Object.fromEntries(begins);
 }
+
+/** Of base64, and of its form for URLs (RFC 4648 §5); there `=` is left out. */
+const URL_SAFE: { [char: string]: string } = { "+": "-", "/": "_", "=": "" };
 
 /** A cursor as text for a program to keep: an id of the API (§7.4), for any number of topics. */
 export function formatCursor(
@@ -240,7 +243,7 @@ export function formatCursor(
 ): string | undefined {
   if (typeof reached !== "object") return reached;
   // Names of topics are ASCII.
-  return btoa(JSON.stringify(reached)).replace(/=+$/, "").replaceAll("+", "-").replaceAll("/", "_");
+  return btoa(JSON.stringify(reached)).replace(/\W/g, (char) => URL_SAFE[char]!);
 }
 
 /**
@@ -251,7 +254,7 @@ export function parseCursor(
 ): { [name: string]: number } | string | undefined {
   if (text === undefined) return undefined;
   try {
-    const positions = JSON.parse(atob(text.replaceAll("-", "+").replaceAll("_", "/")));
+    const positions = JSON.parse(atob(text.replace(/[-_]/g, (char) => (char === "-" ? "+" : "/"))));
     return Array.isArray(positions) ? text : positions;
   } catch {
     return text;

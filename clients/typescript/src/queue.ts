@@ -134,7 +134,7 @@ export class Queue<D = any> extends Topic<D> {
     void,
     undefined
   > {
-    const call = { path: path`/v0/topics/${this.name}/jobs`, params, signal };
+    const call = { path: this.path("/jobs"), params, signal };
     return list(this.session, call, "jobs", ["next_after", "after", "limit"]);
   }
 

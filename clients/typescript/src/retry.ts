@@ -6,7 +6,7 @@
 // doing it once. A 500 is not repeated, except for the calls of a worker, each of which may be done
 // twice.
 
-import { errorBody } from "./errors.js";
+import { errorBody, Unreachable } from "./errors.js";
 
 /** How patient a client is. */
 export interface Retry {
@@ -27,19 +27,8 @@ export interface Answer {
   text: string;
 }
 
-/** Why no answer came. */
-export class Fault {
-  constructor(
-    readonly message: string,
-    /** There was no connection, so that the request cannot have arrived. */
-    readonly isUnsent: boolean,
-    /** The server was silent for too long. */
-    readonly isSilence: boolean,
-    readonly cause: unknown,
-  ) {}
-}
-
-export type Outcome = Answer | Fault;
+/** An answer, or why none came. */
+export type Outcome = Answer | Unreachable;
 
 /** What decides whether a call is sent again. */
 export interface Repeating {
@@ -60,41 +49,26 @@ export function now(): number {
 }
 
 /**
- * Pauses that double. Half of each is chance: clients that were refused together must not come back
- * together.
+ * The attempts of one call, from the first one on, and the pauses between them. These double; half
+ * of each is chance: clients that were refused together must not come back together.
  */
-export class Backoff {
+export class Attempts {
   readonly #retry: Retry;
+  readonly #end_ms: number;
   #pause_ms: number;
 
   constructor(retry: Retry) {
     this.#retry = retry;
-    this.#pause_ms = retry.first_pause_ms;
-  }
-
-  /** Milliseconds of the next pause. */
-  next(): number {
-    const pause_ms = this.#pause_ms * (0.5 + 0.5 * Math.random());
-    this.#pause_ms = Math.min(2 * this.#pause_ms, this.#retry.longest_pause_ms);
-    return pause_ms;
-  }
-}
-
-/** The attempts of one call, from the first one on. */
-export class Attempts {
-  readonly #end_ms: number;
-  readonly #backoff: Backoff;
-
-  constructor(retry: Retry) {
     this.#end_ms = now() + retry.for_ms;
-    this.#backoff = new Backoff(retry);
+    this.#pause_ms = retry.first_pause_ms;
   }
 
   /**
    * Milliseconds to wait before the next attempt, `at_least_ms` or more; undefined: there is none.
    */
-  pause(at_least_ms: number): number | undefined {
-    const pause_ms = Math.max(this.#backoff.next(), at_least_ms);
+  pause(at_least_ms = 0): number | undefined {
+    const pause_ms = Math.max(this.#pause_ms * (0.5 + 0.5 * Math.random()), at_least_ms);
+    this.#pause_ms = Math.min(2 * this.#pause_ms, this.#retry.longest_pause_ms);
     return now() + pause_ms <= this.#end_ms ? pause_ms : undefined;
   }
 }
@@ -134,7 +108,7 @@ export class StreamAttempts {
   }
 
   /** Whether a connection that was lost now is made again, after a pause. */
-  goesOn(pause_ms: number, isSilence: boolean): boolean {
+  goesOn(pause_ms: number, isSilence?: boolean): boolean {
     if (!isSilence) this.heard(false);
     if (this.#isGood) return true;
     this.#end_ms ??= now() + this.#retry.for_ms;
@@ -147,7 +121,7 @@ export class StreamAttempts {
 /** Whether another attempt could end better, and could not do the work twice. */
 export function isWorthRepeating(call: Repeating, outcome: Outcome): boolean {
   const { repeatable = true, patient = true, outlives_faults = false } = call;
-  if (outcome instanceof Fault) return repeatable || outcome.isUnsent;
+  if (outcome instanceof Unreachable) return repeatable || !!outcome.isUnsent;
   switch (outcome.status) {
     case 500:
       return repeatable && outlives_faults;
@@ -169,7 +143,7 @@ export function isWorthRepeating(call: Repeating, outcome: Outcome): boolean {
  * (§0.6).
  */
 export function serverPause(outcome: Outcome): number | undefined {
-  if (outcome instanceof Fault) return undefined;
+  if (outcome instanceof Unreachable) return undefined;
   const asked_ms = errorBody(outcome.text)?.detail?.retry_after_ms;
   if (typeof asked_ms === "number") return asked_ms;
   const text = outcome.headers.get("retry-after") ?? "";

@@ -1,6 +1,5 @@
 // `Router`: one router, by its name. Making one sends nothing.
 
-import type { Client } from "./client.js";
 import { list } from "./lists.js";
 import type {
   RouterDeleted,
@@ -10,22 +9,17 @@ import type {
   RouterSummary,
   Signalled,
 } from "./models.js";
-import { path, type Session } from "./session.js";
+import { Resource, type Connected } from "./resource.js";
 
 /** What copies the records of one topic to another (§6). */
-export class Router {
-  readonly #session: Session;
-
-  constructor(
-    client: Client,
-    readonly name: string,
-  ) {
-    this.#session = client.session;
+export class Router extends Resource {
+  protected override get root(): string {
+    return "/v0/routers";
   }
 
   /** All routers of a prefix, a source, a destination (§6.3). */
   static list(
-    client: Client,
+    client: Connected,
     { signal, ...params }: Signalled<{ prefix?: string; source?: string; dest?: string }> = {},
   ): AsyncGenerator<RouterSummary, void, undefined> {
     return list(client.session, { path: "/v0/routers", params, signal }, "routers");
@@ -33,20 +27,16 @@ export class Router {
 
   /** Create the router; the same router again changes nothing (§6.1). */
   put({ signal, ...body }: Signalled<RouterOptions>): Promise<RouterPut> {
-    return this.#session.do({ method: "PUT", path: this.#path, body, signal });
+    return this.call("PUT", "", { body, signal });
   }
 
   /** Its ends, and how far it is (§6.2). */
   state({ signal }: Signalled = {}): Promise<RouterState> {
-    return this.#session.do({ method: "GET", path: this.#path, signal });
+    return this.call("GET", "", { signal });
   }
 
   /** Remove it (§6.4); the copies that it made stay. */
   delete({ signal }: Signalled = {}): Promise<RouterDeleted> {
-    return this.#session.do({ method: "DELETE", path: this.#path, repeatable: false, signal });
-  }
-
-  get #path(): string {
-    return path`/v0/routers/${this.name}`;
+    return this.call("DELETE", "", { repeatable: false, signal });
   }
 }

@@ -1,14 +1,23 @@
 // `Server`: how a client's server is. Making one sends nothing.
 
-import type { Client } from "./client.js";
-import type { Cluster, Health, Limits, Metrics, Ready, Signalled } from "./models.js";
+import { list } from "./lists.js";
+import type {
+  Cluster,
+  ConnectedClient,
+  Health,
+  Limits,
+  Metrics,
+  Ready,
+  Signalled,
+} from "./models.js";
+import type { Connected } from "./resource.js";
 import type { Call, Session } from "./session.js";
 
 /** The server of a client (§8). */
 export class Server {
   readonly #session: Session;
 
-  constructor(client: Client) {
+  constructor(client: Connected) {
     this.#session = client.session;
   }
 
@@ -35,6 +44,16 @@ export class Server {
   /** The cluster that the server is in; `enabled` is false where it is in none (§8.7). */
   cluster({ signal }: Signalled = {}): Promise<Cluster> {
     return this.#get("cluster", { signal });
+  }
+
+  /** Who is connected, or who of them has to do with a topic; in a cluster, to the node that answers (§8.9). */
+  clients({ signal, ...params }: Signalled<{ topic?: string }> = {}): AsyncGenerator<
+    ConnectedClient,
+    void,
+    undefined
+  > {
+    const call = { path: "/v0/clients", params, signal };
+    return list(this.#session, call, "clients", ["next_after", "after", "limit"]);
   }
 
   #get(what: string, more: Partial<Call>): Promise<any> {

@@ -3,10 +3,10 @@
 // Owns the headers, timeouts and retry policy of one client. The client and its watches, producers
 // and workers share a session. It does not know what a call means.
 
-import { badAnswer, errorOf, unreachable, type TopicsError } from "./errors.js";
+import { badAnswer, errorOf, Unreachable, unreachable, type TopicsError } from "./errors.js";
 import { decode, encode } from "./json.js";
 import { LastPosition, POSITION_HEADER } from "./position.js";
-import { Attempts, Fault, isWorthRepeating, serverPause } from "./retry.js";
+import { Attempts, isWorthRepeating, serverPause } from "./retry.js";
 import type { Answer, Outcome, Repeating, Retry } from "./retry.js";
 import type { Target } from "./target.js";
 import { Deadline, sleep } from "./waiting.js";
@@ -45,22 +45,13 @@ const UNSENT =
   /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|E(HOST|NET)UNREACH|CONNECT_TIMEOUT|ConnectionRefused|tcp connect error/;
 
 export class Session {
-  readonly target: Target;
-  readonly retry: Retry;
-  readonly timeout_ms: number;
   readonly position = new LastPosition();
-  readonly #options: SessionOptions;
 
-  constructor(options: SessionOptions) {
-    this.#options = options;
-    this.target = options.target;
-    this.retry = options.retry;
-    this.timeout_ms = options.timeout_ms;
-  }
+  constructor(readonly options: SessionOptions) {}
 
   /** A JSON text's value, with exact integers where the client was asked for them. */
   decode(text: string): any {
-    return decode(text, this.#options.bigint);
+    return decode(text, this.options.bigint);
   }
 
   /**
@@ -74,11 +65,11 @@ export class Session {
 
   /** The last outcome of a call that is sent again where that is worth it. */
   async settle(call: Call): Promise<Outcome> {
-    const attempts = new Attempts(this.retry);
+    const attempts = new Attempts(this.options.retry);
     for (;;) {
       const outcome = await this.send(call);
       if (!isWorthRepeating(call, outcome)) return outcome;
-      const pause_ms = attempts.pause(serverPause(outcome) ?? 0);
+      const pause_ms = attempts.pause(serverPause(outcome));
       if (pause_ms === undefined) return outcome;
       await sleep(pause_ms, call.signal);
     }
@@ -97,56 +88,49 @@ export class Session {
   }
 
   /** What came of one attempt. */
-  async send(call: Call): Promise<Outcome> {
-    // What JSON has no form for is the program's error, and no reason to try again.
-    const text = call.text ?? (call.body && encode(given(call.body)));
-    const deadline = new Deadline(call.signal);
-    try {
-      deadline.start(this.timeout_ms + (call.wait_ms ?? 0));
-      const response = await this.#request({ ...call, text }, deadline.signal);
-      deadline.start(this.timeout_ms);
-      return await whole(response);
-    } catch (error) {
-      return this.#fault(call, deadline, error);
-    } finally {
-      deadline.end();
-    }
+  send(call: Call): Promise<Outcome> {
+    return this.open(call) as Promise<Outcome>;
   }
 
   /**
-   * An event stream, which the caller closes; or the outcome that is none.
+   * What came of one attempt; where the answer is an event stream, that, which the caller closes.
    *
-   * @param idle_ms how long the server may send nothing
+   * @param idle_ms how long the server may send nothing on a stream; without it there is none
    */
-  async open(call: Call, idle_ms: number): Promise<Stream | Outcome> {
+  async open(call: Call, idle_ms?: number): Promise<Stream | Outcome> {
+    // What JSON has no form for is the program's error, and no reason to try again.
+    const text = call.text ?? (call.body && encode(given(call.body)));
+    const { timeout_ms } = this.options;
     const deadline = new Deadline(call.signal);
     const fault = (error: unknown) => this.#fault(call, deadline, error);
+    let stream: Stream | undefined;
     try {
-      deadline.start(this.timeout_ms);
-      const response = await this.#request(call, deadline.signal);
-      if (isEvents(response)) return new Stream(response.body!, deadline, idle_ms, fault);
-      const answer = await whole(response);
-      deadline.end();
-      return answer;
+      deadline.start(timeout_ms + (call.wait_ms ?? 0));
+      const response = await this.#request({ ...call, text }, deadline.signal);
+      deadline.start(timeout_ms);
+      if (idle_ms && isEvents(response))
+        return (stream = streamOf(response.body!, deadline, idle_ms, fault));
+      return await whole(response);
     } catch (error) {
-      deadline.end();
       return fault(error);
+    } finally {
+      if (!stream) deadline.end();
     }
   }
 
   async #request(call: Call, signal: AbortSignal): Promise<Response> {
-    const { target } = this;
-    const body = call.text;
-    const headers: { [name: string]: string } = { ...target.headers, ...call.headers };
-    if (body !== undefined) headers["content-type"] = "application/json";
-    if (this.position.text !== undefined) headers[POSITION_HEADER] = this.position.text;
-    const query = String(
-      new URLSearchParams(given(call.params ?? {}) as { [name: string]: string }),
-    );
-    const { fetch } = this.#options;
+    const { position } = this;
+    const { target, fetch } = this.options;
+    const { method, text: body, params = {} } = call;
+    const query = String(new URLSearchParams(given(params) as { [name: string]: string }));
     const response = await fetch(target.url + call.path + (query && `?${query}`), {
-      method: call.method,
-      headers,
+      method,
+      headers: given({
+        ...target.headers,
+        ...call.headers,
+        "content-type": body && "application/json",
+        [POSITION_HEADER]: position.text,
+      }) as { [name: string]: string },
       body,
       signal,
       // A key is for this server, and for no other that it names.
@@ -154,63 +138,55 @@ export class Session {
       credentials: "omit",
       cache: "no-store",
     });
-    this.position.note(response.headers.get(POSITION_HEADER));
+    position.note(response.headers.get(POSITION_HEADER));
     return response;
   }
 
   /** Why no answer came; throws the reason of a signal that the program has aborted. */
-  #fault(call: Call, deadline: Deadline, error: unknown): Fault {
+  #fault(call: Call, { isOver: isSilence }: Deadline, cause: unknown): Unreachable {
     call.signal?.throwIfAborted();
-    const { target, timeout_ms } = this;
-    if (deadline.isOver) {
-      return new Fault(`${target.url}: nothing came for ${timeout_ms} ms`, false, true, error);
-    }
-    const words = wordsOf(error);
-    return new Fault(`${target.url}: ${words}`, UNSENT.test(words), false, error);
+    const { target, timeout_ms } = this.options;
+    const words = isSilence ? `nothing came for ${timeout_ms} ms` : wordsOf(cause);
+    const isUnsent = UNSENT.test(words);
+    return unreachable(`${target.url}: ${words}`, { cause, isUnsent, isSilence });
   }
 }
 
 /** An event stream that is read as it comes. */
-export class Stream {
-  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
-  readonly #deadline: Deadline;
-  readonly #idle_ms: number;
-  readonly #fault: (error: unknown) => Fault;
-
-  constructor(
-    body: ReadableStream<Uint8Array>,
-    deadline: Deadline,
-    idle_ms: number,
-    fault: (error: unknown) => Fault,
-  ) {
-    this.#reader = body.getReader();
-    this.#deadline = deadline;
-    this.#idle_ms = idle_ms;
-    this.#fault = fault;
-  }
-
+export interface Stream {
   /** The next bytes; null at the end, and the reason where the connection broke. */
-  async next(): Promise<Uint8Array | null | Fault> {
-    this.#deadline.start(this.#idle_ms);
-    try {
-      const { value } = await this.#reader.read();
-      return value ?? null;
-    } catch (error) {
-      return this.#fault(error);
-    } finally {
-      this.#deadline.stop();
-    }
-  }
-
+  next(): Promise<Uint8Array | null | Unreachable>;
   /** End the connection. */
-  close(): void {
-    this.#reader.cancel().catch(() => {});
-    this.#deadline.abort();
-  }
+  close(): void;
+}
+
+function streamOf(
+  body: ReadableStream<Uint8Array>,
+  deadline: Deadline,
+  idle_ms: number,
+  fault: (error: unknown) => Unreachable,
+): Stream {
+  const reader = body.getReader();
+  return {
+    async next() {
+      deadline.start(idle_ms);
+      try {
+        return (await reader.read()).value ?? null;
+      } catch (error) {
+        return fault(error);
+      } finally {
+        deadline.stop();
+      }
+    },
+    close() {
+      reader.cancel().catch(() => {});
+      deadline.abort();
+    },
+  };
 }
 
 function isEvents({ status, headers }: Response): boolean {
-  return status === 200 && /^text\/event-stream/.test(headers.get("content-type") ?? "");
+  return status === 200 && !!headers.get("content-type")?.startsWith("text/event-stream");
 }
 
 async function whole(response: Response): Promise<Answer> {
@@ -220,7 +196,7 @@ async function whole(response: Response): Promise<Answer> {
 
 /** The error that an outcome is; undefined for an answer of 2xx. */
 export function errorOfOutcome(outcome: Outcome): TopicsError | undefined {
-  if (outcome instanceof Fault) return unreachable(outcome.message, outcome.cause);
+  if (outcome instanceof Unreachable) return outcome;
   if (outcome.status >= 200 && outcome.status < 300) return undefined;
   return errorOf(outcome.status, outcome.text, serverPause(outcome));
 }

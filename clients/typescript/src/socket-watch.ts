@@ -10,7 +10,6 @@ import type { WatchOptionsOnWire } from "./models.js";
 import { formatCursor, type Begin, type Places, type WatchPage } from "./places.js";
 import { Attempts } from "./retry.js";
 import { given, type Session } from "./session.js";
-import type { Socket } from "./socket.js";
 import { Settled, sleep } from "./waiting.js";
 
 /**
@@ -28,6 +27,14 @@ export const PASSING = [429, 503];
 /** Frames that may wait; beyond that the topics are left until they are taken. */
 const WAITING_MAX = 64;
 
+/** What a watch asks of its socket. */
+interface Commands {
+  /** Send a command; its reply, which `take` is called with before the message behind it counts. */
+  command(op: string, fields: string, isKept: boolean, take?: (reply: any) => void): Promise<any>;
+  /** A watch has ended. */
+  left(watch: SocketWatch<any>): void;
+}
+
 /** What `Socket.watch` returns: pages as they come, for one loop at a time. */
 export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
   readonly #frames: any[] = [];
@@ -40,13 +47,13 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
   #woken = new Settled<void>();
 
   #attempts: Attempts | undefined;
-  readonly #socket: Socket;
+  readonly #socket: Commands;
   readonly #session: Session;
   readonly #places: Places<D>;
   readonly #options: { [name: string]: unknown };
 
   constructor(
-    socket: Socket,
+    socket: Commands,
     session: Session,
     places: Places<D>,
     /** Names of all topics that it was made for. */
@@ -149,9 +156,9 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
     this.#isSubscribing = false;
     // The connection was lost meanwhile: the next one subscribes.
     if (error.code === "unreachable") return;
-    this.#attempts ??= new Attempts(this.#session.retry);
+    this.#attempts ??= new Attempts(this.#session.options.retry);
     const isWorth = PASSING.includes(error.status);
-    const pause_ms = isWorth ? this.#attempts.pause(error.retry_after_ms ?? 0) : undefined;
+    const pause_ms = isWorth ? this.#attempts.pause(error.retry_after_ms) : undefined;
     if (pause_ms === undefined) this.fail(error);
     else void sleep(pause_ms).then(() => this.#error ?? this.subscribe());
   }

@@ -5,12 +5,12 @@
 // takes effect once.
 
 import { appended, encodeRecord, newKey, type BatchOptions } from "./batches.js";
-import type { Client } from "./client.js";
 import { PayloadTooLarge, socketError, unreachable, type TopicsError } from "./errors.js";
 import { encode } from "./json.js";
 import type { Appended, NewRecord } from "./models.js";
 import { beginsOf, parseCursor, Places, type WatchTopics } from "./places.js";
 import { Attempts } from "./retry.js";
+import type { Connected } from "./resource.js";
 import { given, type Session } from "./session.js";
 import { PASSING, SocketWatch, type SocketWatchOptions } from "./socket-watch.js";
 import { Settled, sleep } from "./waiting.js";
@@ -46,7 +46,7 @@ class Command {
     /** Called with the reply before the message behind it is looked at. */
     readonly take: (reply: any) => void,
   ) {
-    this.attempts = new Attempts(session.retry);
+    this.attempts = new Attempts(session.options.retry);
   }
 }
 
@@ -65,7 +65,7 @@ export class Socket implements AsyncDisposable {
   readonly #session: Session;
   readonly #options: SocketOptions;
 
-  constructor(client: Client, options: SocketOptions = {}) {
+  constructor(client: Connected, options: SocketOptions = {}) {
     this.#options = options;
     this.#session = client.session;
   }
@@ -156,7 +156,7 @@ export class Socket implements AsyncDisposable {
   #connect(): void {
     if (this.#isClosed) throw new TypeError("the socket is closed");
     if (this.#socket !== undefined) return;
-    const { url, headers } = this.#session.target;
+    const { url, headers } = this.#session.options.target;
     const { connect = connectGlobally } = this.#options;
     const socket = connect(
       `${url.replace(/^http/, "ws")}/v0/ws`,
@@ -190,7 +190,7 @@ export class Socket implements AsyncDisposable {
   async #lost(): Promise<void> {
     clearInterval(this.#pinging);
     this.#isOpen = false;
-    const why = unreachable(`${this.#session.target.url}: the WebSocket was closed`);
+    const why = unreachable(`${this.#session.options.target.url}: the WebSocket was closed`);
     for (const [id, { isKept, reply }] of this.#commands) {
       if (isKept) continue;
       this.#commands.delete(id);
@@ -202,8 +202,8 @@ export class Socket implements AsyncDisposable {
   }
 
   async #reconnect(why: TopicsError): Promise<void> {
-    this.#attempts ??= new Attempts(this.#session.retry);
-    const pause_ms = this.#attempts.pause(0);
+    this.#attempts ??= new Attempts(this.#session.options.retry);
+    const pause_ms = this.#attempts.pause();
     if (pause_ms !== undefined) await sleep(pause_ms);
     this.#socket = undefined;
     if (this.#isClosed) return;
@@ -238,7 +238,7 @@ export class Socket implements AsyncDisposable {
     }
     const error = socketError(message, message.retry_after_ms);
     const isWorth = command.isKept && PASSING.includes(error.status);
-    const pause_ms = isWorth ? command.attempts.pause(error.retry_after_ms ?? 0) : undefined;
+    const pause_ms = isWorth ? command.attempts.pause(error.retry_after_ms) : undefined;
     if (pause_ms === undefined) {
       this.#commands.delete(message.request_id);
       return command.reply.reject(error);

@@ -2,7 +2,6 @@
 
 import { appendCall, appended, appendMany, encodeRecord, newKey } from "./batches.js";
 import type { AppendedMany, BatchOptions, ManyOptions } from "./batches.js";
-import type { Client } from "./client.js";
 import { list } from "./lists.js";
 import { plain, plainAll } from "./models.js";
 import type * as Models from "./models.js";
@@ -15,7 +14,8 @@ import {
   type PageOptions,
   type ReadOptions,
 } from "./reading.js";
-import { path, type Call, type Session } from "./session.js";
+import { Resource } from "./resource.js";
+import type { Call } from "./session.js";
 import { Watch, type WatchOptions } from "./watch.js";
 import type { Answer } from "./retry.js";
 
@@ -43,19 +43,9 @@ export interface StablePage<D = any> {
 }
 
 /** One topic. `D` is the type of its records' data, which the client does not check. */
-export class Topic<D = any> {
-  /** @internal */
-  readonly session: Session;
-
-  constructor(
-    client: Pick<Client, "session">,
-    readonly name: string,
-  ) {
-    this.session = client.session;
-  }
-
-  protected call(method: Call["method"], action: string, more: Partial<Call> = {}): Promise<any> {
-    return this.session.do({ method, path: path`/v0/topics/${this.name}` + action, ...more });
+export class Topic<D = any> extends Resource {
+  protected override get root(): string {
+    return "/v0/topics";
   }
 
   // ---------------------------------------------------------------- the topic itself
@@ -182,7 +172,7 @@ export class Topic<D = any> {
   }: Signalled<StablePageOptions & { known?: StablePage<D> }> = {}): Promise<StablePage<D>> {
     const call: Call = {
       method: "GET",
-      path: path`/v0/topics/${this.name}/records`,
+      path: this.path("/records"),
       signal,
       params: { limit: PAGE_RECORDS, from_seq: from, ...params },
       headers: known && { "if-none-match": known.etag },
@@ -221,7 +211,7 @@ export class Topic<D = any> {
     undefined
   > {
     const call = {
-      path: path`/v0/topics/${this.name}/latest`,
+      path: this.path("/latest"),
       params: { prefix, include_meta },
       signal,
     };

@@ -3,12 +3,13 @@
 // A session is posted, its stream is opened and read until it ends, and is opened again after a
 // pause; where the server has forgotten the session, a new one takes its place (§7.1-§7.6).
 
-import type { Client } from "./client.js";
 import { EventConnection, type OnConnection } from "./connection.js";
 import { beginsOf, formatCursor, parseCursor, Places } from "./places.js";
 import type { Begin, WatchPage, WatchTopics } from "./places.js";
 import type { Signalled, WatchOptionsOnWire, WatchSession } from "./models.js";
-import { Fault, isWorthRepeating } from "./retry.js";
+import { Unreachable } from "./errors.js";
+import { isWorthRepeating } from "./retry.js";
+import type { Connected } from "./resource.js";
 import { path, type Call, type Session } from "./session.js";
 import type { ServerEvent } from "./sse.js";
 import { Deadline } from "./waiting.js";
@@ -61,7 +62,7 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
   #isReposted = false;
 
   constructor(
-    client: Pick<Client, "session">,
+    client: Connected,
     topics: WatchTopics,
     {
       from,
@@ -138,7 +139,7 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
       body: { ...this.#options, ...this.#places.wanted },
     };
     const outcome = await this.#session.send(call);
-    if (outcome instanceof Fault || outcome.status >= 300) {
+    if (outcome instanceof Unreachable || outcome.status >= 300) {
       return this.#connection.pauseAfter(outcome, isWorthRepeating(call, outcome));
     }
     const watched: WatchSession = this.#session.read(call, outcome);

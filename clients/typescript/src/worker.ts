@@ -9,7 +9,7 @@ import { pushedJobs } from "./pushed-jobs.js";
 import type { Claimed, Job } from "./models.js";
 import type { Queue } from "./queue.js";
 import { randomHex } from "./random.js";
-import { Backoff, now } from "./retry.js";
+import { Attempts, now } from "./retry.js";
 import { Settled, sleep } from "./waiting.js";
 
 /**
@@ -61,7 +61,7 @@ export interface WorkOptions<D = any> {
   on_error?: (error: unknown, job: HeldJob<D>) => void;
   /**
    * Aborted, it ends the worker at once: jobs in hand are given back without a delay, and `done`
-   * resolves.
+   * resolves, within half a second where the server does not answer.
    */
   signal?: AbortSignal;
 }
@@ -73,7 +73,10 @@ const EXTENSIONS_PER_LEASE = 3;
 const EXTEND_AGAIN_MS = 1000;
 /** What a claim waits for that ends by itself, so that a queue is not drained by it. */
 const PACED = ["rate", "in_flight"];
-/** How long a claim under way may still bring jobs when the worker is stopped, in milliseconds. */
+/**
+ * How long a claim under way may still bring jobs when the worker is stopped, and a job be given
+ * back when it is aborted, in milliseconds.
+ */
 const LAST_CLAIM_MS = 500;
 /** Of a reason; the server keeps so many bytes (§10.5). */
 const REASON_CHARS = 1024;
@@ -92,7 +95,7 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
   readonly #held = new Set<HeldJob<D>>();
   readonly #running = new Set<Promise<void>>();
   readonly #stopping = new AbortController();
-  /** Cuts off a claim, some time after `stopping`. */
+  /** Cuts off what is asked of the server, some time after `stopping`. */
   readonly #cutting = new AbortController();
   /** Ends the connection that jobs are pushed over. */
   readonly #ended = new AbortController();
@@ -222,9 +225,9 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
     this.#ended.abort();
     const given = [...this.#held].map((job) => {
       job.abort(signal!.reason);
-      return job.nack({ delay_ms: 0 });
+      return job.nack({ delay_ms: 0, signal: this.#cutting.signal });
     });
-    // Where the server does not answer, the leases run out.
+    // Where the server does not answer soon, the leases run out.
     void Promise.allSettled(given).then(() => this.#aborted.resolve());
   }
 
@@ -232,7 +235,8 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
 
   async #claimAll(): Promise<void> {
     const { drain = false, wait_ms = 5000, lease_ms } = this.#options;
-    let idle = new Backoff(this.queue.session.retry);
+    const pauses = () => new Attempts({ ...this.queue.session.options.retry, for_ms: Infinity });
+    let idle = pauses();
     while (!this.#isStopping && this.#remaining > 0) {
       const max = Math.min(this.#concurrency - this.#running.size, this.#remaining);
       if (max <= 0) {
@@ -243,11 +247,11 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
       const options = { node: this.node, max, lease_ms, wait_ms: drain ? undefined : wait_ms };
       const claimed = await this.#claim(options);
       for (const job of claimed.claimed) this.#begin(job);
-      if (claimed.count > 0) idle = new Backoff(this.queue.session.retry);
+      if (claimed.count > 0) idle = pauses();
       else if (!drain) {
         // A server that did not hold the answer back: without a pause this would be a busy loop.
-        if (now() - begun_ms < wait_ms / 2) await this.#pause(idle.next());
-      } else if (PACED.includes(claimed.waits ?? "")) await this.#pause(idle.next());
+        if (now() - begun_ms < wait_ms / 2) await this.#pause(idle.pause()!);
+      } else if (PACED.includes(claimed.waits ?? "")) await this.#pause(idle.pause()!);
       else if (this.#running.size > 0) await this.#oneFreed();
       else return;
     }

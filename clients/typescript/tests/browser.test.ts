@@ -19,11 +19,18 @@ const ARGUMENTS = [
   "--disable-component-update",
   "--disable-sync",
 ];
+const NAMES = [
+  "chromium-headless-shell",
+  "chromium",
+  "chromium-browser",
+  "google-chrome-stable",
+  "google-chrome",
+];
 const KEY = "tk_page";
 
 function installed(): string | undefined {
   if (process.env.CHROMIUM) return process.env.CHROMIUM;
-  for (const name of ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"]) {
+  for (const name of NAMES) {
     try {
       return execFileSync("which", [name], {
         encoding: "utf8",

@@ -55,6 +55,11 @@ test.each([
 const own: unknown[] = [];
 own.push(own);
 
+function nested(levels: number, inner: unknown = 1): unknown {
+  for (let n = 0; n < levels; n++) inner = [inner];
+  return inner;
+}
+
 test.each([
   [NaN],
   [{ a: Infinity }],
@@ -63,6 +68,8 @@ test.each([
   [[() => {}]],
   [Symbol("x")],
   [own],
+  [nested(200_000)],
+  [nested(200_000, null)],
 ])("what JSON has no form for is refused", (value) => {
   expect(() => encode(value)).toThrow(TypeError);
 });

@@ -116,6 +116,21 @@ test("`health` is asked once", async () => {
   await expect(new topics.Server(client).health()).rejects.toThrow(topics.NotReady);
 });
 
+test("who is connected, page by page (§8.9)", async () => {
+  const { client, sent } = scripted([
+    json({ clients: [{ client: "0-1" }], next_after: "0-1" }),
+    json({ clients: [{ client: "1-1" }], next_after: null }),
+  ]);
+
+  const found = [];
+  for await (const each of new topics.Server(client).clients({ topic: "t" })) {
+    found.push(each.client);
+  }
+
+  expect(found).toEqual(["0-1", "1-1"]);
+  expect(sent[1]?.url).toBe("http://topics.test/base/v0/clients?topic=t&limit=1000&after=0-1");
+});
+
 test.each([
   [400, "batch_too_large", topics.BatchTooLarge],
   [400, "record_too_large", topics.RecordTooLarge],

@@ -202,6 +202,55 @@ test.each([false, true])(
   },
 );
 
+test("an aborted worker does not wait for a server that is silent", async () => {
+  const name = fresh("q");
+  await shared.client().topic(name).put({ type: "queue" });
+  const silence = (signal: AbortSignal) =>
+    new Promise<Response>((_, reject) => {
+      signal.addEventListener("abort", () => reject(signal.reason));
+    });
+  const client = shared.client({
+    fetch: (input, init) =>
+      /ack|claim$/.test(String(input)) && held !== undefined
+        ? silence(init!.signal!)
+        : fetch(input, init),
+  });
+  const queue = new Queue(client, name);
+  await queue.append(1);
+  const controller = new AbortController();
+  let held: HeldJob | undefined;
+  const handler = (job: HeldJob) => {
+    held = job;
+    return new Promise(() => {});
+  };
+
+  const worker = queue.work(handler, { concurrency: 2, signal: controller.signal });
+  await until("one is in hand", () => held !== undefined);
+  controller.abort(new Error("enough"));
+
+  // A call to the server may take thirty seconds, and is sent again for fifteen.
+  expect(await worker.done).toBe(0);
+  expect(held!.state).toBe("lost");
+}, 14_000);
+
+test("each call about a job in hand ends with its signal", async () => {
+  const queue = await queueOf(1);
+  const reasons: unknown[] = [];
+  const signal = AbortSignal.abort("mine");
+
+  const worker = queue.work(
+    async (job) => {
+      await job.progress(1, { signal }).catch((reason) => reasons.push(reason));
+      await job.ack({ signal }).catch((reason) => reasons.push(reason));
+      expect(await job.nack({ signal })).toBe(false);
+    },
+    { limit: 1, on_error: () => {} },
+  );
+
+  expect(await worker.done).toBe(0);
+  expect(reasons).toEqual(["mine", "mine"]);
+});
+
 test("pushed jobs are done, up to a limit (§10.8)", async () => {
   const queue = await queueOf(5);
   const seen: number[] = [];

@@ -1,8 +1,5 @@
-"""The `conftest.py` that dramatiq's own tests are run with: its brokers and backends are those of topics.
-
-`test_suite` puts it beside dramatiq's tests, in the place of dramatiq's own, with the table of tests that are left
-out.  The environment says where the server is (`TOPICS_URL`).
-"""
+"""The `conftest.py` of dramatiq's own tests, where `test_suite` runs them: all brokers and backends are those of
+topics, at the server that `TOPICS_URL` names."""
 
 import json
 import logging

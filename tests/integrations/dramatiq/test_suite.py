@@ -1,22 +1,19 @@
 """dramatiq's own tests, over the broker and the backends of topics, and the page that says which pass.
 
-The tests come out of dramatiq's source distribution, of the version that is installed; none of them is in this
-repository.  They take two minutes and a registry: they run where `TOPICS_TESTS_SUITES=1` asks for them.  With
-`TOPICS_TESTS_SUITES=write` the page is written anew.
+The tests are those of the version that is installed (`suites`).  They take two minutes: they run where
+`TOPICS_TESTS_SUITES=1` asks for them.  With `TOPICS_TESTS_SUITES=write` the page is written anew.
 """
 
 import json
 import os
 import shutil
-import subprocess
-import sys
-import tarfile
-import xml.etree.ElementTree as ET
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+from ..suites import Case, run, source
 
 HERE: Final = Path(__file__).parent
 PAGE: Final = HERE / "SUITE.md"
@@ -118,63 +115,46 @@ dramatiq (`tests/middleware`) were run by hand in the same way with 2.2.1: 53 pa
 
 
 @pytest.fixture
-def tests(tmp_path: Path) -> Path:
-    """dramatiq's tests, with a `conftest.py` of ours."""
-    line = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    line += ["--no-deps", "--no-binary", "dramatiq", f"dramatiq=={version('dramatiq')}"]
-    got = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
-    if got.returncode:
-        pytest.skip(f"dramatiq's source distribution cannot be had: {got.stderr[-300:]}")
-    (archive,) = tmp_path.glob("*.tar.gz")
-    with tarfile.open(archive) as opened:
-        opened.extractall(tmp_path, filter="data")
-    (found,) = tmp_path.glob("*/tests")
-    shutil.copy(HERE / "suite_conftest.py", found / "conftest.py")
-    shutil.copy(HERE / "suite_common.py", found / "common.py")
-    (found / "__init__.py").touch()
-    (found / "left_out.json").write_text(json.dumps(LEFT_OUT))
+def project(tmp_path: Path) -> Path:
+    """dramatiq's source distribution, with a `conftest.py` of ours beside its tests."""
+    found = source("dramatiq", version("dramatiq"), tmp_path)
+    shutil.copy(HERE / "suite_conftest.py", found / "tests" / "conftest.py")
+    shutil.copy(HERE / "suite_common.py", found / "tests" / "common.py")
+    (found / "tests" / "__init__.py").touch()
+    (found / "tests" / "left_out.json").write_text(json.dumps(LEFT_OUT))
     return found
 
 
-def test_dramatiqs_tests_pass(tests: Path, url: str) -> None:
+def test_dramatiqs_tests_pass(project: Path, url: str) -> None:
     """All but those that are left out pass, and the page says which."""
-    report = tests.parent / "report.xml"
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:topics"]
-    line += ["-o", "addopts=", f"--junitxml={report}", "--timeout=90", "--tb=short", "tests"]
-    ran = subprocess.run(
-        line,
-        cwd=tests.parent,
-        env=os.environ | {"TOPICS_URL": url},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-20_000:]
+    options = ("-p", "no:cacheprovider", "-o", "addopts=", "--timeout=90", "--tb=short")
+    report = project.parent / "report.xml"
+    cases, said = run(project, "tests", report, *options, env=os.environ | {"TOPICS_URL": url})
+    assert not any(case.failed for case in cases), said[-20_000:]
 
-    page = told(report)
+    page = told(cases)
 
     if os.environ["TOPICS_TESTS_SUITES"] == "write":
         PAGE.write_text(page)
     assert PAGE.read_text() == page
 
 
-def told(report: Path) -> str:
-    """The page, from what pytest reported."""
-    cases = list(ET.parse(report).getroot().iter("testcase"))
-    left_out = {named(case): case.find("skipped") for case in cases}
+def told(cases: list[Case]) -> str:
+    """The page, from what became of each test."""
     why = {
-        name: LEFT_OUT.get(name) or LEFT_OUT.get(name.partition("::")[0]) or found.get("message")
-        for name, found in left_out.items()
-        if found is not None
+        (name := named(case)): LEFT_OUT.get(name)
+        or LEFT_OUT.get(name.partition("::")[0])
+        or case.skipped
+        for case in cases
+        if case.skipped is not None
     }
-    skipped = sum(case.find("skipped") is not None for case in cases)
+    skipped = sum(case.skipped is not None for case in cases)
     rows = [f"| `{name}` | {reason} |" for name, reason in sorted(why.items())]
     passed = [f"- `{name}`" for name in sorted({named(case) for case in cases} - why.keys())]
     head = HEAD.format(version=version("dramatiq"), passed=len(cases) - skipped, skipped=skipped)
     return head + "\n".join([*rows, "", "What passes:", "", *passed, ""])
 
 
-def named(case: ET.Element) -> str:
+def named(case: Case) -> str:
     """`test_file.py::test_name`, without parameters."""
-    file = case.get("classname", "").rpartition(".")[2]
-    return f"{file}.py::{case.get('name', '').partition('[')[0]}"
+    return case.name.partition("[")[0].replace("::", ".py::")

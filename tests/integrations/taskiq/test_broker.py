@@ -279,12 +279,12 @@ def test_an_ack_that_comes_too_late_changes_nothing(
             listening = broker.listen()
             first, second = await anext(listening), await anext(listening)
             jobs = [job.seq async for job in broker.client.jobs(broker.topic())]
+            await broker.client.purge(broker.topic())
             await first.ack()
-            await first.ack()
-            assert f"job {jobs[0]} of {namespace}:default had ended" in caplog.text
+            assert f"job {jobs[0]} of {namespace}:default ran out" in caplog.text
             await broker.client.delete_topic(broker.topic())
             await second.ack()
-            assert f"job {jobs[1]} of {namespace}:default had ended" in caplog.text
+            assert f"job {jobs[1]} of {namespace}:default ran out" in caplog.text
 
     asyncio.run(story())
 

@@ -144,3 +144,12 @@ def test_the_bytes_of_a_value_are_seen_beside_others() -> None:
     assert are_json([b"[" * 100_000, b"1"]) == [False, True]
     assert not is_json(b'"\xff"')
     assert b64encode(b"\xff") == b"/w=="
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_value_that_is_nested_too_deeply_is_text(count: int) -> None:
+    """A thousand levels are JSON that an append takes; one more is the text that it is. (§0.3, §12)"""
+    deepest, deeper = (b"[" * levels + b"]" * levels for levels in (1000, 1001))
+
+    assert are_json([deepest] * count) == [True] * count
+    assert are_json([deepest, deeper, b"[1", deeper + b"1"]) == [True, False, False, False]

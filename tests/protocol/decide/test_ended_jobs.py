@@ -157,6 +157,27 @@ def test_a_config_holds_for_what_is_there() -> None:
     assert "result_ttl_ms" not in engine.put("log")["config"]
 
 
+@pytest.mark.parametrize("before", [3, 1])
+@pytest.mark.parametrize("how", ["live", "kill"])
+def test_a_queue_that_is_to_keep_nothing_keeps_nothing(how: str, before: int) -> None:
+    """Neither the last of what it kept, nor after a start. (§0.10, §10.9)"""
+    engine: Any = one(Durable(), jobs=3, keep_done=before)
+    engine.ack(1, 2, result="secret")
+    engine.sync()
+    assert len(results(engine)) == min(before, 2)
+    engine.put("q", type="queue", keep_done=0)
+    engine.put("q", type="queue", keep_done=0, lease_ms=5000)
+    engine.sync()
+    if how == "kill":
+        engine = engine.kill()
+    assert results(engine) == {}
+    engine.put("q", type="queue", keep_done=before)
+    engine.claim(max=1)
+    engine.ack(3, result=1)
+    engine.sync()
+    assert list(results(engine)) == [3]
+
+
 @pytest.mark.parametrize("given", [{"result": 1}, {}])
 def test_an_ack_ends_a_job_whatever_its_trace_costs(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]

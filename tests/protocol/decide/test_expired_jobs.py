@@ -1,5 +1,8 @@
 """Jobs that nobody starts in time: dead letters, whatever hinders that, or gone and counted (132)."""
 
+import pytest
+
+from ..durable import Durable
 from ..harness import Harness
 
 
@@ -74,3 +77,81 @@ def test_a_read_only_log_ends_none() -> None:
     engine.engine.unit.read_only = False
     engine.work_off()
     assert engine.state("q")["queue"]["expired"] == 1
+
+
+def test_the_time_of_a_promoted_job_begins_with_its_promotion() -> None:
+    """It counts from when the job may be claimed first, and ends it though nobody claims. (132)"""
+    engine = queue()
+    engine.append(late(1, delay_ms=5000, unique="k"), name="q")
+    assert engine.change("promote", 1) == (1, 1)
+    engine.now_ms += 99
+    engine.work_off()
+    assert engine.counters() == (1, 0, 0)
+    engine.now_ms += 1
+    engine.work_off()
+    assert engine.state("q")["queue"]["expired"] == 1
+    assert "unique" not in engine.append(late(2, unique="k"), name="q")
+
+
+def test_a_promoted_job_that_was_started_does_not_end() -> None:
+    """Its first lease ends the wait; one that was retried sooner than was asked waits again. (132)"""
+    engine = queue()
+    engine.append(late(1, delay_ms=5000), name="q")
+    engine.change("promote", 1)
+    assert engine.claimed(max=9) == [1]
+    engine.nack(1)
+    engine.now_ms += 200
+    engine.work_off()
+    assert engine.claimed(max=9) == [1]
+
+
+@pytest.mark.parametrize("how", ["stop", "kill", "checkpoint"])
+def test_a_promoted_job_ends_in_another_process(how: str) -> None:
+    """Its promotion is in the log, or in the checkpoint that stands for it; and the dead letter says why. (§10.9)"""
+    engine: Durable = Durable()
+    engine.put("q", type="queue", dead_letter="dead")
+    engine.append(late(1, delay_ms=5000), late(2, delay_ms=5000), name="q")
+    engine.change("promote", 1)
+    if how == "checkpoint":
+        engine.drive(engine.schedule.round(checkpoint=True))
+    engine = engine.stop() if how == "stop" else engine.kill()
+    engine.now_ms += 99
+    engine.work_off()
+    assert engine.counters() == (1, 0, 1)
+    engine.now_ms += 1
+    engine.work_off()
+    engine.sync()
+    assert engine.datas("dead") == [1]
+    assert engine.counters() == (0, 0, 1)
+
+
+def test_a_retried_job_was_started() -> None:
+    """Its deliveries count from none, and no worker has to hurry. (§10.9, 132)"""
+    engine = queue()
+    engine.append(late(1), name="q")
+    assert engine.claimed() == [1]
+    engine.nack(1, delay_ms=1000)
+    engine.now_ms += 500
+    assert engine.change("retry", 1) == (1, 1)
+    engine.work_off()
+    assert engine.claimed() == [1]
+    assert "expired" not in engine.state("q")["queue"]
+
+
+def test_a_job_that_its_dead_letters_refuse_is_over_after_a_restart() -> None:
+    """Nothing of it outlives the process, which finds out again that its time is over. (132)"""
+    engine: Durable = Durable()
+    engine.put("q", type="queue", dead_letter="dead")
+    engine.put("dead", cap_records=1, discard="reject")
+    engine.append("full", name="dead")
+    engine.append(late(1), name="q")
+    engine.now_ms += 100
+    engine.work_off()
+    assert engine.counters() == (0, 0, 1)
+    engine = engine.stop()
+    assert engine.claimed() == []
+    engine.purge("dead")
+    engine.now_ms += 60_000
+    engine.work_off()
+    engine.sync()
+    assert engine.datas("dead") == [1]

@@ -277,7 +277,7 @@ def test_only_a_group_without_members_takes_offsets_of_nobody() -> None:
     engine = Harness()
     engine.put()
     command = CommitOffsets("g", [OffsetCommit("t", 1)], Membership(3, "m"))
-    assert fault(engine, command) is GroupFault.ILLEGAL_GENERATION
+    assert fault(engine, command) is GroupFault.NO_GROUP
     commit(engine, 1)
     assert fault(engine, command) is GroupFault.UNKNOWN_MEMBER
 

@@ -925,3 +925,56 @@ def test_who_waited_is_told_what_kept_jobs_from_a_claim(config: dict[str, Any], 
     engine.pass_time(engine.now_ms + 100)
     [none] = engine.woken()
     assert "waits" not in none
+
+
+LOOSER: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "max_in_flight": ({"max_in_flight": 1}, {"max_in_flight": 2}),
+    "rate": ({"rate": {"max": 1, "per_ms": 60_000}}, {"rate": {"max": 2, "per_ms": 60_000}}),
+    "no rate": ({"rate": {"max": 1, "per_ms": 60_000}}, {}),
+    "order": ({"order": "group"}, {}),
+    "group": ({"group_max_in_flight": 1}, {"group_max_in_flight": 2}),
+}
+
+
+@pytest.mark.parametrize("limits", LOOSER.values(), ids=LOOSER)
+@pytest.mark.parametrize("way", ["claim", "stream"])
+def test_another_config_gives_jobs_to_those_who_wait(
+    way: str, limits: tuple[dict[str, Any], dict[str, Any]]
+) -> None:
+    """A claim waits until the limit allows a job, and a stream as long: also where an operator moves the limit.
+    (§10.2, §10.8)"""
+    tight, loose = limits
+    engine = queue(**tight)
+    engine.pass_time(START_MS + 60_000)
+    engine.append(*({"data": n, "group": "g"} for n in range(2)), name="q")
+    assert engine.claimed() == [1]
+    worker = Puller(engine) if way == "stream" else None
+    if worker is None:
+        parked(engine)
+    else:
+        assert worker.pull() == []
+
+    engine.put("q", type="queue", **loose)
+    engine.work_off()
+
+    assert (given(engine)[0] if worker is None else worker.pull()) == [2]
+
+
+@pytest.mark.parametrize("jitter_ms", [0, 100])
+def test_those_whom_a_rate_left_out_get_theirs_when_it_allows(jitter_ms: int) -> None:
+    """Of claims that wait one gets a job in each window, though nothing else happens. (§10.2, 133)"""
+    engine = queue(claim_jitter_ms=jitter_ms, rate={"max": 1, "per_ms": 1000}, lease_ms=600_000)
+    engine.pass_time(START_MS + 60_000)
+    for _ in range(3):
+        parked(engine)
+    engine.append(*({"data": n} for n in range(3)), name="q")
+    engine.pass_time(engine.now_ms + jitter_ms)
+    found = [given(engine)]
+    for _ in range(2):
+        for pause_ms in (
+            1000,
+            jitter_ms,
+        ):  # the window of a claim opens when there is something to give
+            engine.pass_time(engine.now_ms + pause_ms)
+        found.append(given(engine))
+    assert found == [[[1]], [[2]], [[3]]]

@@ -338,6 +338,20 @@ def test_the_job_of_a_tick_waits_for_ten_years_at_most() -> None:
     engine.at_times(record={"data": 1, "not_before": latest_ms}, every_ms=1000, config=config)
 
 
+def test_the_job_of_a_tick_does_not_wait_for_longer_than_its_queue_keeps_it() -> None:
+    """Of a queue that is there, and of one that a tick would make: no append of it was ever taken. (132)"""
+    engine = Harness()
+    engine.put("q", type="queue", ttl_ms=5000)
+    late: dict[str, object] = {"record": {"data": 1, "delay_ms": 5001}, "every_ms": 1000}
+    for where in ({"topic": "q"}, {"topic": "new", "config": {"type": "queue", "ttl_ms": 5000}}):
+        with pytest.raises(Rejection) as refused:
+            engine.at_times(**late, **where)
+        assert "$.record.delay_ms" in str(refused.value)
+    engine.at_times(record={"data": 1, "delay_ms": 5000}, every_ms=1000, topic="q")
+    engine.pass_time(START_MS + 1000)
+    assert engine.scheduled()["fired_total"] == 1
+
+
 # ---------------------------------------------------------------------- missed ticks
 
 

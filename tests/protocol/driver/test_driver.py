@@ -24,8 +24,9 @@ from topics.protocol.faces.http.routers import parse_put_router
 from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.model.codec import Frames
-from topics.protocol.model.commands import Append, Command
+from topics.protocol.model.commands import Append, Command, JoinGroup
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
+from topics.protocol.model.groups import GroupRefusal
 from topics.protocol.model.limits import Limits
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.ports import LogFollowers
@@ -172,6 +173,37 @@ def test_work_that_waits_for_the_log_goes_on_once_that_is_free(host: Host) -> No
     host.driver.work_soon = lambda: begun.append("work")  # type: ignore[method-assign]
     host.go_on()
     assert begun == ["work"]
+
+
+def joining(member_id: str = "") -> JoinGroup:
+    """A join of `m`, which is a new member without an id."""
+    return JoinGroup(
+        group="g",
+        member_id=member_id,
+        new_member_id="m",
+        instance_id=None,
+        client_id="c",
+        client_host="/h",
+        session_ms=10_000,
+        rebalance_ms=10_000,
+        protocol_type="consumer",
+        protocols=(("range", b""),),
+    )
+
+
+@pytest.mark.parametrize("beside", [None, Rotate])
+def test_a_command_that_writes_nothing_may_answer_others(host: Host, beside: type | None) -> None:
+    """At once: a member whose join or sync is refused waits for no write, and for no clock. (§5)"""
+    if beside is not None:
+        host.holds = {beside}
+        host.driver.commit.rotate(lambda boundary, error: None)
+    host.ask(joining(), "first")
+    host.ask(joining("m"), "again")
+
+    host.settle()
+
+    assert host.answers.keys() == {"first"}
+    assert isinstance(host.answers["first"], GroupRefusal)
 
 
 def test_a_poll_that_is_cancelled_is_answered_no_more(host: Host) -> None:

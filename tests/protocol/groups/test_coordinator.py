@@ -76,6 +76,16 @@ def test_a_group_to_which_nobody_comes_leaves_nothing() -> None:
     assert room.coordinator.weight.size_bytes == 0
 
 
+@pytest.mark.parametrize("delay_ms", [0, DELAY_MS])
+def test_the_first_rebalance_waits_for_nobody_who_was_told_an_id(delay_ms: int) -> None:
+    """A client that asked for an id and is gone would else hold up the others for their whole time. (§5)"""
+    room = Room(delay_ms=delay_ms)
+    assert room.fault(lambda: room.join(joins_twice=True)) is GroupFault.MEMBER_ID_REQUIRED
+    other = room.join()
+    room.advance(delay_ms)
+    assert room.joined(other).generation == 1
+
+
 def test_a_rebalance_waits_for_a_member_that_was_told_its_id() -> None:
     room = Room()
     (first,) = room.stable("")

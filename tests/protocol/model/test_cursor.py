@@ -12,7 +12,7 @@ from protocol.faces.http.test_sse import JSON, VIEW
 from protocol.harness import Harness
 from protocol.viewers import Viewer
 from topics.protocol.model import cursor
-from topics.protocol.model.cursor import Listed, Remembered, composite
+from topics.protocol.model.cursor import Listed, Remembered, composite, positions_in
 from topics.protocol.state.frames import TombstoneFrame
 from topics.protocol.state.watched import Watched
 
@@ -164,6 +164,15 @@ FORGED = st.one_of(
         st.integers(-5, 2**70) | st.booleans() | st.floats() | st.text() | st.lists(st.integers()),
     ).map(encoded),
 )
+
+
+def test_an_id_of_this_server_says_its_positions() -> None:
+    """A list says none, as it has no names; nor does what is no id. (§7.4, §8.9)"""
+    assert positions_in(composite(watching(2))) == {"t0": 7, "t1": 8}
+    heir = Watched("t", 2, 5, VIEW, is_heir=True)
+    assert positions_in(composite([heir])) == {"t": 5}
+    assert positions_in(composite(watching(65))) == {}
+    assert positions_in(b"nonsense") == {}
 
 
 @given(forged=FORGED)

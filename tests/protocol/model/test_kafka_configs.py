@@ -17,6 +17,10 @@ from topics.protocol.model.kafka_configs import INT_MAX, KEPT, LONG_MAX, items
         ("preallocate", "TRUE", "true"),
         ("compression.type", " zstd", "zstd"),
         ("leader.replication.throttled.replicas", "0:1, 1:1,,0:1", "0:1,1:1"),
+        ("follower.replication.throttled.replicas", " * ", "*"),
+        ("compression.gzip.level", "9", "9"),
+        ("compression.lz4.level", "17", "17"),
+        ("compression.zstd.level", "-131072", "-131072"),
     ],
 )
 def test_a_value_is_kept_as_kafka_shows_it(name: str, text: str, kept: str) -> None:
@@ -39,6 +43,12 @@ def test_a_value_is_kept_as_kafka_shows_it(name: str, text: str, kept: str) -> N
         ("preallocate", "perhaps"),
         ("remote.storage.enable", "true"),
         ("compression.type", "brotli"),
+        ("compression.gzip.level", "0"),
+        ("compression.gzip.level", "10"),
+        ("compression.lz4.level", "18"),
+        ("compression.zstd.level", "23"),
+        ("leader.replication.throttled.replicas", "*,0:1"),
+        ("leader.replication.throttled.replicas", "0:a"),
     ],
 )
 def test_what_is_no_value_is_refused_in_one_line(name: str, text: str) -> None:

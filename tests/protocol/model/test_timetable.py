@@ -52,6 +52,9 @@ FIXED = {
     ("Europe/Berlin", "2027-10-30T12:00"): ["10-31 02:30:00+0200", "11-01 02:30:00+0100"],
     ("America/New_York", "2027-03-13T12:00"): ["03-14 03:00:00-0400", "03-15 02:30:00-0400"],
     ("America/New_York", "2027-11-06T12:00"): ["11-07 02:30:00-0500", "11-08 02:30:00-0500"],
+    # By half an hour, and at midnight.
+    ("Australia/Lord_Howe", "2027-10-02T12:00"): ["10-03 02:30:00+1100", "10-04 02:30:00+1100"],
+    ("Africa/Cairo", "2027-04-29T12:00"): ["04-30 02:30:00+0300", "05-01 02:30:00+0300"],
 }
 
 
@@ -73,6 +76,14 @@ def test_a_time_that_new_york_shows_twice_happens_once() -> None:
 def test_times_that_the_clock_passes_over_are_one_tick_at_the_change() -> None:
     found = ticks("0,15,30,45 2 * * *", "Europe/Berlin", "2027-03-27T12:00", 2)
     assert found == ["03-28 03:00:00+0200", "03-29 02:00:00+0200"]
+
+
+def test_a_time_with_seconds_that_the_clock_passes_over_is_at_the_change() -> None:
+    """Neither its minute nor its second is there that night. (§14)"""
+    found = ticks("15,45 30 2 * * *", "Europe/Berlin", "2027-03-27T12:00", 2)
+    assert found == ["03-28 03:00:00+0200", "03-29 02:30:15+0200"]
+    found = ticks("30 0 * * *", "Africa/Cairo", "2027-04-29T12:00", 2)
+    assert found == ["04-30 01:00:00+0300", "05-01 00:30:00+0300"]
 
 
 def test_in_the_hour_that_comes_again_a_fixed_time_is_over() -> None:
@@ -117,9 +128,80 @@ def test_an_expression_may_have_names_lists_ranges_and_last_days() -> None:
     assert ticks("0 0 29 2 *", "UTC", first, 1) == ["02-29 00:00:00+0000"]
 
 
+MIDNIGHTS = {
+    # The clock is set from 0:00 to 1:00, and back; a tick of the hour before or behind is not lost by that.
+    ("Africa/Cairo", "*/30 0,1,23 * * *", "2027-04-29T23:00"): [
+        *("04-29 23:30:00+0200", "04-30 01:00:00+0300", "04-30 01:30:00+0300"),
+    ],
+    ("Asia/Gaza", "*/40 1 * * 0", "2022-03-26T12:00"): [
+        *("03-27 01:00:00+0300", "03-27 01:40:00+0300", "04-03 01:00:00+0300"),
+    ],
+    ("America/Santiago", "*/30 1 * * 0", "2011-08-20T12:00"): [
+        *("08-21 01:00:00-0300", "08-21 01:30:00-0300", "08-28 01:00:00-0300"),
+    ],
+    ("America/Scoresbysund", "*/30 0,23 * * 0", "2019-03-30T12:00"): [
+        *("03-31 23:00:00+0000", "03-31 23:30:00+0000"),
+    ],
+    ("Africa/Cairo", "*/30 23 28 10 *", "2027-01-01T00:00"): [
+        *("10-28 23:00:00+0300", "10-28 23:30:00+0300"),
+        *("10-28 23:00:00+0200", "10-28 23:30:00+0200", "10-28 23:00:00+0200"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("asked", "expected"), MIDNIGHTS.items(), ids=str)
+def test_no_hour_is_left_out_where_the_clock_is_set_at_midnight(
+    asked: tuple[str, str, str], expected: list[str]
+) -> None:
+    """Real time goes on, and each tick is at a time that the expression has. (§14)"""
+    zone, cron, first = asked
+    assert ticks(cron, zone, first, len(expected)) == expected
+
+
+CHANGES = {
+    "Europe/Berlin": ("2027-03-28T00:00", "2027-10-31T00:00"),
+    "America/Santiago": ("2027-04-03T00:00", "2027-09-04T00:00"),
+    "Australia/Lord_Howe": ("2027-04-04T00:00", "2027-10-03T00:00"),
+    "Asia/Beirut": ("2027-03-27T12:00", "2027-10-30T12:00"),
+    "Pacific/Apia": ("2011-12-29T12:00", "2012-03-31T12:00"),
+}
+
+
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(sorted(available_timezones())),
+    st.sampled_from([(zone, first) for zone, found in CHANGES.items() for first in found]),
+    st.sampled_from(["*/7", "*", "*/30"]),
+    st.sampled_from(["*", "*/2", "0", "1", "2,3", "0-2", "23", "0,23"]),
+    st.integers(0, 30 * 3600),
+)
+def test_ticks_by_real_time_are_the_minutes_that_a_clock_shows(
+    where: tuple[str, str], minute: str, hour: str, more_s: int
+) -> None:
+    """As one who looks at the clock each minute sees it, through a change of clocks. (§14)"""
+    zone = ZoneInfo(where[0])
+    first_s = ms(where[1], where[0]) // 1000 + more_s
+    hours = {hour} if hour.isdecimal() else set()
+    hours |= set(hour.split(",")) if "," in hour else set()
+    hours |= {"0", "1", "2"} if "-" in hour else set()
+    step = int(minute[2:] or 1)
+
+    expected = []
+    for second in range(first_s // 60 * 60 + 60, first_s + 40 * 3600, 60):
+        shown = datetime.fromtimestamp(second, zone)
+        is_hour = str(shown.hour) in hours if hours else not ("/" in hour and shown.hour % 2)
+        if is_hour and shown.minute % step == 0:
+            expected.append(second * 1000)
+
+    asked, at_ms, found = config(cron=f"{minute} {hour} * * *", tz=where[0]), first_s * 1000, []
+    for _ in expected:
+        at_ms = tick_after(asked, 0, at_ms) or 0
+        found.append(at_ms)
+    assert found == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(sorted(available_timezones() - {"localtime"})),
     st.sampled_from([
         *("30 2 * * *", "*/30 2 * * *", "30 * * * *", "0 30 2 * * *", "0,15,30,45 0-3 * * *"),
         *("*/7 */2 * * *", "0 0 * * *", "*/20 * * * * *", "59 59 23 * * *", "5 */3 * * *"),
@@ -184,6 +266,13 @@ def test_one_time_is_there_once() -> None:
     assert ticks_passed(once, 0, 5000, 10**9, 1) == (5000, 0, True)
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("cron", ["0 0 */31 * MON#5", "*/5 0 */31 * MON#5"])
+def test_what_no_date_has_is_none(cron: str, zone: str) -> None:
+    """No fifth Monday is the first of a month; fifty years are looked at. (§14)"""
+    assert tick_after(config(cron=cron, tz=zone), 0, ms("2027-01-01T00:00")) is None
+
+
 def test_nothing_is_later_than_dates_are() -> None:
     """Years end with 9999."""
     assert tick_after(config(cron="0 0 * * *"), 0, TIME_MAX_MS) is None
@@ -213,6 +302,25 @@ def test_a_time_zone_is_one_by_its_name_alone() -> None:
     assert zone_of("Europe/Berlin") is zone_of("Europe/Berlin")
     for name in ("", "Europe", "/etc/passwd", "../zoneinfo/UTC", "a\0b", "Nowhere/Land"):
         assert "`$.tz`" in refusal(zone_of, name).message
+
+
+@pytest.mark.parametrize(
+    "name", ["localtime", "posixrules", "posix/Europe/Berlin", "right/Europe/Berlin"]
+)
+def test_a_name_of_this_machine_alone_is_no_time_zone(name: str) -> None:
+    """Another node would have other ticks, or ticks with leap seconds. (§14)"""
+    assert "`$.tz`" in refusal(zone_of, name).message
+
+
+def test_an_empty_time_zone_is_none() -> None:
+    """It is not the default. (§14.1)"""
+    assert "`$.tz`" in refusal(require_times, config(cron="* * * * *", tz="")).message
+
+
+def test_an_end_at_the_epoch_is_over() -> None:
+    """`until` 0 is a time as any other. (§14.1)"""
+    assert tick_after(config(cron="* * * * *", until=0), 0, 1000) is None
+    assert tick_after(config(every_ms=1000, until=0), 0, 1000) is None
 
 
 def test_a_year_of_ticks_is_a_year() -> None:

@@ -119,8 +119,7 @@ def test_what_was_not_asked_for_is_nothing() -> None:
     found = backlog(engine)
     assert found.options_of([1, 2, 3]) == [(2, None), (0, "g"), (0, None)]
     assert found.group_of(2) == "g"
-    assert found.not_before(1) == 0
-    assert not found.is_late(1, 1 << 60)
+    assert not found.is_late(1, None, 1 << 60)
     assert found.order.blocked == 0
 
 

@@ -15,9 +15,9 @@ from topics.protocol.model.job_options import (
 from topics.protocol.state import job_table
 from topics.protocol.state.job_table import (
     DELAYED,
-    EXPIRING,
     GONE,
     SEQ_MAX,
+    TAGGED,
     JobTable,
     Removed,
 )
@@ -90,8 +90,8 @@ def test_flags_are_cleared() -> None:
     table = JobTable()
     table.add(options(1, urgent(1), None, urgent(3)))
     for rows, _ in table.pieces(3, 3):
-        rows["flags"] = DELAYED | EXPIRING
-    assert [table.clear(seq, DELAYED) for seq in (0, 1, 2, 3, 3, 4)] == [0, 0, 0, 3, 2, 0]
+        rows["flags"] = DELAYED | TAGGED
+    assert [table.clear(seq, DELAYED) for seq in (0, 1, 2, 3, 3, 4)] == [0, 0, 0, 9, 8, 0]
 
 
 @pytest.mark.parametrize("seqs", [[], [0], [3, 4, 5, 20], [*range(40)]])
@@ -103,7 +103,7 @@ def test_what_is_asked_of_many_is_what_each_says(seqs: list[int]) -> None:
             each.add(options(first, urgent(first), None, urgent(-1)))
     for each in (table, other):
         for rows, _ in each.pieces(0, 12):
-            rows["flags"] = DELAYED | EXPIRING
+            rows["flags"] = DELAYED | TAGGED
     wanted = [bool(other.clear(seq, DELAYED) & DELAYED) for seq in seqs]
     assert table.clear_all(np.array(seqs, np.int64), DELAYED).tolist() == wanted
     every = [rows["flags"].tolist() for rows, _ in table.pieces(0, SEQ_MAX)]

@@ -718,6 +718,53 @@ def test_the_cluster_is_shown() -> None:
     run(story())
 
 
+def test_each_node_tells_of_its_own_clients() -> None:
+    """Not of those that another node has asked it for; and says its name. (§8.9 of the contract)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            for node in (pair.leader, pair.follower):
+                node.put("q", type="queue")
+                node.put("t", 1, 2)
+            work = await pair.follower.connect()
+            work.send(request("GET", "/v0/topics/q/work?node=w", None, "Accept: text/event-stream"))
+            await work.head()
+            poll = await pair.follower.connect()
+            poll.send(request("POST", "/v0/topics/t/diff", {"from_seq": 2, "wait_ms": 30_000}))
+            await until(lambda: len(pair.follower.exchange.clients) == 2)
+
+            leader = (await pair.leader.ask("GET", "/v0/clients")).json
+            assert (leader["node"], leader["clients"]) == ("n1", [])
+            follower = (await pair.follower.ask("GET", "/v0/clients")).json
+            assert follower["node"] == "n2"
+            worker, reader = sorted(
+                follower["clients"], key=lambda each: each["kind"], reverse=True
+            )
+            assert (worker["kind"], worker["topics"]) == ("work", [{"topic": "q"}])
+            assert (reader["kind"], reader["lag"]) == ("read", 0)
+
+    run(story())
+
+
+def test_a_replica_does_not_know_the_head_of_an_ephemeral_topic() -> None:
+    """Its records are the leader's, which does. (§8.9 of the contract)"""
+
+    async def story() -> None:
+        async with a_pair() as pair:
+            for node in (pair.leader, pair.follower):
+                node.put("e", durability="ephemeral")
+            pair.leader.put("e", 1, 2)
+            for node in (pair.leader, pair.follower):
+                poll = await node.connect()
+                body = {"from_seq": 2, "wait_ms": 30_000}
+                poll.send(request("POST", "/v0/topics/e/diff", body))
+                await until(lambda node=node: len(node.exchange.clients) == 1)
+                [client] = (await node.ask("GET", "/v0/clients")).json["clients"]
+                assert client.get("lag") == (0 if node is pair.leader else None)
+
+    run(story())
+
+
 def test_a_replica_that_lags_is_not_ready() -> None:
     """A balancer sends clients elsewhere; health is another thing."""
 

@@ -21,7 +21,7 @@ from topics.protocol.cluster.rule.replica import Mark, Place
 from topics.server.cluster.kafka.library import AdminClient, OffsetSpec, TopicPartition
 from topics.server.cluster.node.directory import COMING, COPIES, STORE, NodeDirectory
 from topics.server.cluster.snapshots import Donor, NodeSnapshots
-from topics.server.cluster.store_files import StoreFiles
+from topics.server.http.store_files import StoreFiles
 from topics.store.files import OsFiles
 
 from .node.test_life import append, datas

@@ -37,6 +37,7 @@ EARLY = {
     "GET /v0/docs/:",
     "GET /v0/console/:",
     "GET /v0/stats/history",
+    "GET /v0/clients",
     "GET /v0/cluster",
 }
 """What holds no data."""

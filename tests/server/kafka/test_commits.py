@@ -130,9 +130,6 @@ def test_what_is_no_topic_keeps_no_offset(desk: KafkaDesk) -> None:
 
 def test_who_is_no_member_commits_nothing_while_there_are_members(desk: KafkaDesk) -> None:
     """A member does, in its generation, and not while the leader assigns. (§5)"""
-    assert (
-        commit(desk, 1, generation_id_or_member_epoch=3, member_id="m") == errors.ILLEGAL_GENERATION
-    )
     joined = join(desk)
     fields = {
         "generation_id_or_member_epoch": joined.generation_id,
@@ -151,6 +148,29 @@ def test_who_is_no_member_commits_nothing_while_there_are_members(desk: KafkaDes
     )
     waiting.cancel()
     assert committed(desk, "t").topics[0].partitions[0].committed_offset == 3
+
+
+@pytest.mark.parametrize("version", versions("OffsetCommit"))
+def test_only_who_names_a_generation_is_a_member(desk: KafkaDesk, version: int) -> None:
+    """Whatever its id: a group without members takes the offsets of anybody else, as in Kafka. (§5)"""
+    member = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+    absent = errors.GROUP_ID_NOT_FOUND if version >= 9 else errors.ILLEGAL_GENERATION
+    assert commit(desk, 1, version=version, **member) == absent
+    assert commit(desk, 1, version=version, member_id="m") == 0
+    assert commit(desk, 2, version=version, **member) == errors.UNKNOWN_MEMBER_ID
+    assert commit(desk, 2, version=version, member_id="m") == 0
+
+
+def test_that_there_is_no_topic_is_told_before_anything_of_the_group(desk: KafkaDesk) -> None:
+    """Of each offset by itself, as in Kafka. (§5)"""
+    T = types("OffsetCommitRequest")
+    parts = [T.OffsetCommitRequestPartition(partition_index=index) for index in (0, 1)]
+    topics = [T.OffsetCommitRequestTopic(name=name, partitions=parts) for name in ("t", "gone")]
+    fields = {"generation_id_or_member_epoch": 3, "member_id": "m", "group_id": "g"}
+    found = desk.ask("OffsetCommit", 8, topics=topics, **fields)
+    codes = [[part.error_code for part in topic.partitions] for topic in found.topics]
+    unknown = errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert codes == [[errors.ILLEGAL_GENERATION, unknown], [unknown, unknown]]
 
 
 def test_many_offsets_are_kept_and_found_in_parts(
@@ -218,6 +238,8 @@ def test_offsets_are_deleted_but_of_topics_that_a_member_reads(desk: KafkaDesk) 
     desk.ask("LeaveGroup", 2, group_id="g", member_id=joined.member_id)
     assert delete(desk, "u") == [[0]]
     assert delete(desk, "u", group="other") == errors.GROUP_ID_NOT_FOUND
+    assert delete(desk, group="other") == errors.GROUP_ID_NOT_FOUND
+    assert delete(desk) == []
     stable(desk, group="g", protocol_type="connect")
     assert delete(desk, "u") == errors.NON_EMPTY_GROUP
 

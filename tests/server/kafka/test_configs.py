@@ -85,9 +85,12 @@ def test_the_server_has_a_few() -> None:
 
 def test_what_is_not_there() -> None:
     desk = KafkaDesk()
-    for name in ("t", "n" * 32_767):
+    for name in ("t", "_t"):
         found = describe(desk, 2, name, version=1)
         assert (found.error_code, found.configs) == (errors.UNKNOWN_TOPIC_OR_PARTITION, [])
+    for name in ("", ".", "..", "a b", "n" * 32_767):
+        found = describe(desk, 2, name, version=1)
+        assert (found.error_code, found.configs) == (errors.INVALID_TOPIC, [])
     assert describe(desk, 8, "1").error_code == errors.INVALID_REQUEST
 
 
@@ -213,7 +216,7 @@ def test_a_replacement_is_made_whole_or_refused(
     ("kind", "name", "code", "words"),
     [
         (2, "u", errors.UNKNOWN_TOPIC_OR_PARTITION, "no topic"),
-        (2, "a b", errors.UNKNOWN_TOPIC_OR_PARTITION, "no topic"),
+        (2, "a b", errors.INVALID_TOPIC, "no topic"),
         (4, "1", errors.INVALID_REQUEST, "settings of its process"),
         (4, "", errors.INVALID_REQUEST, "settings of its process"),
         (8, "1", errors.INVALID_REQUEST, "type 8"),

@@ -56,6 +56,46 @@ def test_a_group_is_described_with_its_members(version: int) -> None:
     waiting.cancel()
 
 
+def test_a_rebalance_does_not_hide_what_members_had() -> None:
+    """Until the next generation they have it. (§5)"""
+    desk = KafkaDesk()
+    stable(desk)
+    waiting = desk.begin("JoinGroup", 3, **joining())
+    (found,) = desk.ask("DescribeGroups", groups=["g"]).groups
+    assert found.group_state == "PreparingRebalance"
+    assert sorted(each.member_assignment for each in found.members) == [b"", b"all"]
+    assert {each.member_metadata for each in found.members} == {b""}
+    waiting.cancel()
+
+
+def test_a_member_that_was_told_its_id_changes_nothing_of_what_is_shown() -> None:
+    """KIP-394: it is no member yet."""
+    desk = KafkaDesk()
+    joined = stable(desk)
+    desk.ask("LeaveGroup", 2, group_id="g", member_id=joined.member_id)
+    before = desk.ask("DescribeGroups", groups=["g"]).groups[0]
+    assert (before.group_state, before.protocol_type) == ("Empty", "consumer")
+    assert desk.ask("JoinGroup", **joining()).error_code == errors.MEMBER_ID_REQUIRED
+    assert desk.ask("DescribeGroups", groups=["g"]).groups[0] == before
+
+
+@pytest.mark.parametrize("version", range(3, versions("DescribeGroups").stop))
+def test_what_a_client_may_do_with_a_group_is_told_where_it_asks(version: int) -> None:
+    """Read, describe and delete, as its key has the scopes. (KIP-430)"""
+    told = {}
+    for key, scopes in (("all", "read+delete"), ("reads", "read"), ("writes", "write+read:other")):
+        desk = guarded(f"{key}:{scopes}")
+        login(desk, key)
+        (found,) = desk.ask(
+            "DescribeGroups", version, groups=["g"], include_authorized_operations=True
+        ).groups
+        told[key] = found.authorized_operations
+    read, delete, describe = 1 << 3, 1 << 6, 1 << 8
+    assert told == {"all": read | delete | describe, "reads": read | describe, "writes": 0}
+    (found,) = KafkaDesk().ask("DescribeGroups", version, groups=["g"]).groups
+    assert found.authorized_operations == -(2**31)
+
+
 @pytest.mark.parametrize("version", versions("ListGroups"))
 def test_groups_are_listed_also_those_that_come(version: int) -> None:
     desk = KafkaDesk()
@@ -74,7 +114,7 @@ def test_groups_are_listed_also_those_that_come(version: int) -> None:
         assert set(listed(desk, version, states_filter=["stable", "EMPTY"])) == {"g", "z"}
         assert listed(desk, version, states_filter=["Nothing"]) == {}
     if version >= 5:
-        assert found["g"].group_type == "Classic"
+        assert found["g"].group_type == "classic"
         assert set(listed(desk, version, types_filter=["Classic"])) == {"g", "new", "z"}
         assert listed(desk, version, types_filter=["consumer"]) == {}
     waiting.cancel()
@@ -100,7 +140,9 @@ def test_a_group_without_members_is_deleted(version: int) -> None:
     desk.create()
     commit(desk, 1, group_id="empty")
     stable(desk)
-    found = desk.ask("DeleteGroups", version, groups_names=["empty", "g", "absent", ""]).results
+    found = desk.ask(
+        "DeleteGroups", version, groups_names=["empty", "g", "absent", "", "g"]
+    ).results
     assert [(each.group_id, each.error_code) for each in found] == [
         ("empty", 0),
         ("g", errors.NON_EMPTY_GROUP),

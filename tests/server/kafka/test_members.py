@@ -46,6 +46,7 @@ def join(desk: KafkaDesk, version: int = 9, **fields: Any) -> Any:
 
 
 def syncing(joined: Any, assignments: dict[str, bytes] | None = None, **fields: Any) -> Any:
+    """The fields of a SyncGroup; versions that do not ask for the protocol leave it out."""
     T = types("SyncGroupRequest")
     parts = [
         T.SyncGroupRequestAssignment(member_id=member_id, assignment=part)
@@ -55,6 +56,8 @@ def syncing(joined: Any, assignments: dict[str, bytes] | None = None, **fields: 
         "group_id": "g",
         "generation_id": joined.generation_id,
         "member_id": joined.member_id,
+        "protocol_type": "consumer",
+        "protocol_name": "range",
         "assignments": parts,
     }
     return {**given, **fields}
@@ -96,12 +99,30 @@ def test_the_first_member_leads(version: int) -> None:
 def test_a_member_hears_what_the_leader_assigned(version: int) -> None:
     desk = KafkaDesk()
     joined = join(desk)
-    fields = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
-    synced = desk.ask("SyncGroup", version, **syncing(joined, {joined.member_id: b"x"}, **fields))
+    synced = desk.ask("SyncGroup", version, **syncing(joined, {joined.member_id: b"x"}))
     assert (synced.error_code, synced.assignment) == (0, b"x")
     assert synced.protocol_name == ("range" if version >= 5 else None)
     other = desk.ask("SyncGroup", version, **syncing(joined, member_id="nobody"))
     assert other.error_code == errors.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_says_by_which_protocol_it_is_assigned() -> None:
+    """From version 5 of SyncGroup on: no other, and not none. (KIP-559)"""
+    desk = KafkaDesk()
+    joined = join(desk)
+    for missing in ("protocol_type", "protocol_name"):
+        for value in (None, "other"):
+            found = desk.ask("SyncGroup", 5, **syncing(joined, **{missing: value}))
+            assert found.error_code == errors.INCONSISTENT_GROUP_PROTOCOL
+    assert desk.ask("SyncGroup", 5, **syncing(joined)).error_code == 0
+
+
+@pytest.mark.parametrize("version", versions("JoinGroup"))
+def test_a_join_that_is_refused_has_no_protocol(version: int) -> None:
+    """Null from version 7 on, as Kafka has it; empty where there is no null. (KIP-559)"""
+    found = KafkaDesk().ask("JoinGroup", version, **joining("nobody"))
+    assert found.error_code == errors.UNKNOWN_MEMBER_ID
+    assert found.protocol_name == (None if version >= 7 else "")
 
 
 @pytest.mark.parametrize("version", versions("Heartbeat"))
@@ -225,7 +246,7 @@ def test_a_key_without_its_scope_or_with_other_prefixes_is_in_no_group() -> None
     desk.client = desk.connected()
     login(desk, "room")
     assert desk.ask("JoinGroup", **joining()).error_code == refused
-    assert desk.ask("SyncGroup", group_id="g").error_code == refused
+    assert desk.ask("SyncGroup", 4, group_id="g").error_code == refused
     assert desk.ask("Heartbeat", group_id="g").error_code == refused
     assert desk.ask("LeaveGroup", group_id="g").error_code == refused
     assert join(desk, group="in.g").error_code == 0

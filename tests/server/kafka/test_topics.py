@@ -311,8 +311,11 @@ def test_a_topic_is_not_made_twice() -> None:
     again = desk.create()
     assert again.error_code == errors.TOPIC_ALREADY_EXISTS
     assert again.error_message
-    twice = create(desk, new("u"), new("u"))
-    assert [each.error_code for each in twice] == [errors.INVALID_REQUEST] * 2
+    twice = create(desk, new("u"), new("v"), new("u"))
+    assert [(each.name, each.error_code) for each in twice] == [
+        ("u", errors.INVALID_REQUEST),
+        ("v", 0),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -471,7 +474,7 @@ def test_each_topic_grows_by_itself() -> None:
     found = grow(desk, ("t", 2), ("u", 2), ("u", 3), ("none", 2), ("q", 2), ("a:b", 2))
     assert [each.error_code for each in found] == [
         0,
-        *[errors.INVALID_REQUEST] * 2,
+        errors.INVALID_REQUEST,
         errors.UNKNOWN_TOPIC_OR_PARTITION,
         errors.INVALID_PARTITIONS,
         errors.UNKNOWN_TOPIC_OR_PARTITION,
@@ -499,7 +502,7 @@ def test_topics_are_deleted_by_name_or_by_id() -> None:
     states = [
         T.DeleteTopicState(name="b"),
         T.DeleteTopicState(name=None, topic_id=made[2].topic_id),
-        T.DeleteTopicState(name=None, topic_id=made[2].topic_id),
+        T.DeleteTopicState(name=None, topic_id=made[0].topic_id),
     ]
     found = desk.ask("DeleteTopics", 6, topics=states).responses
     assert [(each.name, each.error_code) for each in found] == [
@@ -507,6 +510,24 @@ def test_topics_are_deleted_by_name_or_by_id() -> None:
     ]
     assert found[0].topic_id == made[1].topic_id
     assert not desk.shell.engine.state.topics
+
+
+def test_a_topic_is_deleted_where_it_is_named_once_and_in_one_way() -> None:
+    """Twice, by both, or by neither is 42, and nothing is deleted, as in Kafka."""
+    desk = KafkaDesk()
+    made = desk.create()
+    T = types("DeleteTopicsRequest")
+    (found,) = desk.ask("DeleteTopics", 5, topic_names=["t", "t"]).responses
+    assert (found.name, found.error_code) == ("t", errors.INVALID_REQUEST)
+    by_id = T.DeleteTopicState(name=None, topic_id=made.topic_id)
+    for states in (
+        [by_id, by_id],
+        [T.DeleteTopicState(name="t", topic_id=made.topic_id)],
+        [T.DeleteTopicState(name=None)],
+    ):
+        (found,) = desk.ask("DeleteTopics", 6, topics=states).responses
+        assert (found.error_code, bool(found.error_message)) == (errors.INVALID_REQUEST, True)
+    assert desk.shell.engine.state.topics.keys() == {"t"}
 
 
 def test_what_the_log_refuses_is_told() -> None:

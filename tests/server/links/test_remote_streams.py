@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from topics.protocol.driver.client_states import ClientState
 from topics.protocol.driver.streams import (
     CaughtUpFrame,
     DeletedFrame,
@@ -247,6 +248,31 @@ def test_a_socket_hears_what_it_subscribed() -> None:
         stream.close()
         await until(lambda: not joined.desk.open_requests)
         assert not list(joined.shell.engine.watches.streams)
+
+    run(story)
+
+
+def test_where_a_stream_stands_is_known_at_both_ends() -> None:
+    """The asking end knows a session's last id and its number; the other end all. (§8.9)"""
+
+    async def story() -> None:
+        joined = Joined()
+        joined.do(put("a"))
+        joined.do(put("q", type="queue"))
+        joined.do(appended("a", b"1", b"2"))
+        watch(joined, "a")
+        stream, talk = await session(joined), await socket(joined)
+        assert stream.state() == ClientState(there={"a": 0}, asked=stream.state().asked)
+        await next_of(stream)
+        assert stream.state().there == {"a": 2}
+        assert joined.desk.state_of(stream.state().asked) == ClientState({"a": 2})
+        assert joined.desk.state_of(talk.number) == ClientState({})
+
+        link, slot, asked = joined.link, joined.slot(), Claim("q", "w", 4, None, 0)
+        work = await opened(lambda told: remote_streams.open_jobs(link, asked, slot, told))
+        assert work.state().there == {"q": None}
+        assert joined.desk.state_of(work.state().asked) == ClientState({"q": None}, in_flight=0)
+        assert joined.desk.state_of(99) is None
 
     run(story)
 

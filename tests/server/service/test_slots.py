@@ -208,3 +208,97 @@ def test_a_watch_session_counts_for_who_made_it() -> None:
         streaming.feed.close()
 
     asyncio.run(story())
+
+
+# ---------------------------------------------------------------------- who is connected
+
+
+def told(desk: Desk) -> list[tuple[str, dict[str, Any]]]:
+    """The kind of each client, and what else is told of it but for its id and time."""
+    answer = desk.do("GET", "/v0/clients")
+    if not isinstance(answer, Answer):
+        found: list[Answer] = []
+        answer[1].then(found.append)
+        answer[0].close()
+        [answer] = found
+    clients = json.loads(b"".join(answer.body))["clients"]
+    for each in clients:
+        assert each.pop("address") == ADDRESS
+        del each["client"], each["since_ms"]
+    return [(each.pop("kind"), each) for each in clients]
+
+
+AGENT = (b"user-agent", b"probe/1 " + b"x" * 500)
+PLACE = {"topic_count": 1, "lag": 0, "agent": ("probe/1 " + "x" * 500)[:200]}
+WAITING: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
+    ("read", "/v0/topics/t/diff", POLL, {"topics": [{"topic": "t", "seq": 0, "lag": 0}]}),
+    ("claim", "/v0/topics/q/claim", {"node": "n", "wait_ms": 1000}, {"node": "n"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "target", "body", "also"), WAITING)
+def test_a_request_that_waits_is_a_client(
+    kind: str, target: str, body: Any, also: dict[str, Any]
+) -> None:
+    """Until it is over. (§8.9)"""
+    desk = Desk()
+    admitted, pending = desk.do("POST", target, body, JSON, AGENT)
+    [(found, fields)] = told(desk)
+    assert (found, fields["agent"]) == (kind, PLACE["agent"])
+    assert fields.items() >= also.items()
+    pending.cancel()
+    admitted.close()
+    assert told(desk) == []
+
+
+def test_a_job_that_is_waited_for_has_a_client() -> None:
+    """As long as it has not ended. (§10.9, §8.9)"""
+    desk = Desk()
+    desk.do("POST", "/v0/topics/q", {"records": [{"data": 1}]})
+    admitted, pending = desk.do("GET", "/v0/topics/q/jobs/1?wait_ms=1000")
+    assert [kind for kind, _ in told(desk)] == ["job"]
+    pending.cancel()
+    admitted.close()
+    assert told(desk) == []
+
+
+def test_a_request_that_is_answered_at_once_is_none() -> None:
+    """A claim waits for its window and no longer; a read from a time has no place yet. (§8.9)"""
+    desk = Desk()
+    desk.do("PUT", "/v0/topics/window", {"type": "queue", "claim_jitter_ms": 50})
+    desk.do("POST", "/v0/topics/window", {"records": [{"data": 1}]})
+    admitted, _ = desk.do("POST", "/v0/topics/window/claim", {"node": "n"})
+    assert told(desk) == []
+    admitted.close()
+    admitted, pending = desk.do("POST", "/v0/topics/t/diff", {"from_ts": 9**15, "wait_ms": 1000})
+    assert told(desk)[0][1]["topics"] == [{"topic": "t"}]
+    pending.cancel()
+    admitted.close()
+
+
+def test_streams_are_clients() -> None:
+    """A watch, a worker and a WebSocket, until each is closed. (§8.9)"""
+
+    async def story() -> None:
+        desk = Desk()
+        desk.do("POST", "/v0/topics/t", {"records": [{"data": 1}, {"data": 2}]})
+        begin = {"topics": {"t": {"from_seq": 1}}}
+        made = json.loads(b"".join(desk.do("POST", "/v0/watch", begin).body))
+        admitted, watch = desk.do("GET", made["stream_url"], None, STREAM, AGENT)
+        admitted.close()
+        admitted, work = desk.do("GET", "/v0/topics/q/work?node=n", None, STREAM)
+        admitted.close()
+        socket: Any = desk.exchange.connect(Head("GET", b"/v0/ws", b"", (), ADDRESS))
+        watching, working, talking = told(desk)
+        assert watching == (
+            "watch",
+            PLACE | {"lag": 1, "topics": [{"topic": "t", "seq": 1, "lag": 1}]},
+        )
+        place = {"node": "n", "in_flight": 0, "topic_count": 1, "topics": [{"topic": "q"}]}
+        assert working == ("work", place)
+        assert talking == ("websocket", {"topic_count": 0, "topics": []})
+        for feed in (watch.feed, work.feed, socket):
+            feed.close()
+        assert told(desk) == []
+
+    asyncio.run(story())

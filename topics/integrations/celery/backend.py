@@ -19,7 +19,7 @@ from celery.canvas import maybe_signature
 from celery.exceptions import ChordError, TimeoutError
 from celery.result import GroupResult, allow_join_result
 from celery.utils.functional import _regen
-from kombu.utils.encoding import bytes_to_str
+from kombu.utils.encoding import bytes_to_str, str_to_bytes
 
 from topics.client import (
     Client,
@@ -27,13 +27,13 @@ from topics.client import (
     NotFound,
     NotReady,
     Record,
-    RecordNotFound,
+    Table,
     Throttled,
     TopicNotFound,
     Unreachable,
 )
-from topics.integrations.celery.message import JSON, decode_body, encode_body
 from topics.integrations.celery.options import Options, without_key
+from topics.integrations.wire import from_data, to_data
 
 WAIT_MS_MAX: Final = 10_000
 TAG_BYTES_MAX: Final = 150
@@ -58,7 +58,7 @@ class TopicsBackend(KeyValueStoreBackend):
         self.url = url
         self.options = Options.of(app.conf.result_backend_transport_options or {})
         self.thread_safe = True  # one for all threads of an application
-        self._is_made = False
+        self._is_configured = False
 
     def __reduce__(self, args: Any = (), kwargs: Any = None) -> Any:
         return super().__reduce__(
@@ -76,50 +76,39 @@ class TopicsBackend(KeyValueStoreBackend):
     def exception_safe_to_retry(self, exc: BaseException) -> bool:
         return isinstance(exc, Unreachable | NotReady | Throttled)
 
+    @cached_property
+    def table(self) -> Table[msgspec.Raw]:
+        """Results, and sizes of chords, by their keys."""
+        return self.topics.table(self.options.results, decode=msgspec.Raw, ttl_ms=self._ttl_ms)
+
+    @property
+    def _ttl_ms(self) -> int:
+        return int((self.expires or 0) * 1000)
+
     def get(self, key: str) -> bytes | None:
         """The value of a key; None where it has none."""
-        try:
-            found = self.topics.latest(
-                self.options.results, _tag(key), record_type=Record[msgspec.Raw]
-            )
-        except (RecordNotFound, TopicNotFound):
-            return None
-        return _value(found.data)
+        found = self.table.get(_tag(key))
+        return None if found is None else from_data(found.data)
 
     def mget(self, keys: Iterable[str]) -> list[bytes | None]:
         return [self.get(key) for key in keys]
 
     def set(self, key: str, value: str | bytes) -> None:
-        self._write(_tag(key), encode_body(value, JSON)[0])
+        self._expire()
+        self.table.put(_tag(key), to_data(str_to_bytes(value)))
 
     def delete(self, key: str) -> None:
-        self._delete(("tag", "Eq", _tag(key)))
+        self.table.delete(_tag(key))
 
-    def _write(self, tag: str, data: Any) -> None:
-        self._make()
-        try:
-            self.topics.append(self.options.results, data, tag=tag, create=False)
-        except TopicNotFound:
-            self._is_made = False
-            self._make()
-            self.topics.append(self.options.results, data, tag=tag)
-
-    def _delete(self, match: tuple[str, str, str]) -> None:
-        with suppress(TopicNotFound):
-            self.topics.delete(self.options.results, match=match)
-
-    def _make(self) -> None:
-        """Have the table, with `result_expires` of this program."""
-        if self._is_made:
+    def _expire(self) -> None:
+        """Have the table keep what it has for `result_expires` of this program."""
+        if self._is_configured:
             return
-        ttl_ms = int((self.expires or 0) * 1000)
-        try:
-            state = self.topics.topic(self.options.results, touch=False)
-            if state.config.ttl_ms != ttl_ms:
-                self.topics.configure_topic(self.options.results, ttl_ms=ttl_ms)
-        except TopicNotFound:
-            self.topics.put_topic(self.options.results, compact=True, ttl_ms=ttl_ms)
-        self._is_made = True
+        self.table.create()
+        state = self.topics.topic(self.options.results, touch=False)
+        if state.config.ttl_ms != self._ttl_ms:
+            self.topics.configure_topic(self.options.results, ttl_ms=self._ttl_ms)
+        self._is_configured = True
 
     def wait_for(
         self,
@@ -159,13 +148,12 @@ class TopicsBackend(KeyValueStoreBackend):
         """
         pending = {_tag(self.get_key_for_task(one)): bytes_to_str(one) for one in task_ids}
         end_s = None if timeout is None else time.monotonic() + timeout
-        self._make()
-        cursor = self.topics.topic(self.options.results, touch=False).head_seq
-        found = self._known(pending)
-        rounds = 0
+        changes, rounds = self.table.changes(pending), 0
+        found = self._known(pending) + self._decoded(changes.next(0))
         while True:
             for tag, meta in found:
                 if tag in pending and meta["status"] in READY_STATES:
+                    changes.leave_out(tag)
                     task_id = pending.pop(tag)
                     self._cache[task_id] = meta
                     if on_message is not None:
@@ -178,34 +166,18 @@ class TopicsBackend(KeyValueStoreBackend):
                 raise TimeoutError(f"Operation timed out ({timeout})")
             if on_interval is not None:
                 left_s = min(left_s, 0.5 if interval is None else interval)
-            found, cursor = self._next(pending, cursor, min(WAIT_MS_MAX, int(left_s * 1000)))
+            found = self._decoded(changes.next(min(WAIT_MS_MAX, int(left_s * 1000))))
             rounds += 1
             if on_interval is not None:
                 # Here, as with Redis: it raises what a parent raised, and a chord's error comes after.
                 on_interval()
 
     def _known(self, pending: dict[str, str]) -> list[tuple[str, Any]]:
-        metas = ((tag, self.get_task_meta(task_id)) for tag, task_id in list(pending.items()))
-        return list(metas)
+        """What this process has seen."""
+        return [(tag, self._cache[one]) for tag, one in pending.items() if one in self._cache]
 
-    def _next(
-        self, pending: dict[str, str], cursor: int, wait_ms: int
-    ) -> tuple[list[tuple[str, Any]], int]:
-        tags = list(pending)
-        only = (
-            ("tag", "Eq", tags[0]) if len(tags) == 1 else ("tag", "Glob", f"{self.task_keyprefix}*")
-        )
-        page = self.topics.diff(
-            self.options.results,
-            from_seq=cursor,
-            match=only,
-            include_tags=True,
-            wait_ms=wait_ms,
-            record_type=Record[msgspec.Raw],
-        )
-        own = (record for record in page.records if record.tag in pending)
-        found = [(record.tag or "", self.decode_result(_value(record.data))) for record in own]
-        return found, page.next_from_seq
+    def _decoded(self, found: dict[str, Record[msgspec.Raw]]) -> list[tuple[str, Any]]:
+        return [(tag, self.decode_result(from_data(one.data))) for tag, one in found.items()]
 
     def apply_chord(self, header_result_args: Any, body: Any, **kwargs: Any) -> None:
         """Keep the structure of a header that has groups in it; a flat one needs nothing."""
@@ -218,11 +190,14 @@ class TopicsBackend(KeyValueStoreBackend):
 
     def set_chord_size(self, group_id: str, chord_size: int) -> None:
         """Say how many tasks a header has; Celery does so before it sends the last of them."""
-        self._write(f"{self._chord_tag(group_id)}.size", chord_size)
+        self._expire()
+        self.table.put(f"{self._chord_tag(group_id)}.size", chord_size)
 
     def add_to_chord(self, chord_id: str, result: Any) -> None:
         """Have the chord wait for one task more."""
-        self._write(f"{self._chord_tag(chord_id)}.more.{sha256(result.id.encode()).hexdigest()}", 1)
+        self._expire()
+        part = sha256(result.id.encode()).hexdigest()
+        self.table.put(f"{self._chord_tag(chord_id)}.more.{part}", 1)
 
     def on_chord_part_return(self, request: Any, state: str, result: Any, **kwargs: Any) -> None:
         """Note what a task of a header returned; the last one sends the body of the chord."""
@@ -233,7 +208,7 @@ class TopicsBackend(KeyValueStoreBackend):
         part = self.encode([index, request.id, state, self.encode_result(result, state)])
         done = self.topics.append(
             log,
-            encode_body(part, JSON)[0],
+            to_data(str_to_bytes(part)),
             idempotency_key=sha256(f"{request.id}:{index}".encode()).hexdigest(),
             config=self._chord_config,
         )
@@ -250,7 +225,9 @@ class TopicsBackend(KeyValueStoreBackend):
             except Exception as error:
                 self.chord_error_from_stack(callback, _chord_error("Callback error", error))
         self.topics.delete_topic(log)
-        self._delete(("tag", "Glob", f"{self._chord_tag(group_id)}.*"))
+        sizes = ("tag", "Glob", f"{self._chord_tag(group_id)}.*")
+        with suppress(TopicNotFound):
+            self.topics.delete(self.options.results, match=sizes)
 
     @property
     def _chord_config(self) -> Any:
@@ -282,7 +259,7 @@ class TopicsBackend(KeyValueStoreBackend):
         for item in self.topics.read(self.options.chord(group_id), record_type=Record[msgspec.Raw]):
             if not isinstance(item, Record):
                 raise ChordError("results of the header have expired")
-            parts.append(self.decode(_value(item.data)))
+            parts.append(self.decode(from_data(item.data)))
         parts.sort(key=lambda part: (part[0] is None, part[0] or 0))
         return [self._unpacked(*part) for part in parts]
 
@@ -317,9 +294,3 @@ def _tag(key: str) -> str:
     if len(key.encode()) <= TAG_BYTES_MAX:
         return key
     return f"sha256-{sha256(key.encode()).hexdigest()}"
-
-
-def _value(data: msgspec.Raw) -> bytes:
-    """A value as Celery encoded it: JSON as it is, all else as base64 in a string."""
-    raw = bytes(data)
-    return decode_body(raw, "base64" if raw.startswith(b'"') else None)

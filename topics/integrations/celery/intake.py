@@ -1,22 +1,20 @@
-"""What comes in: threads that claim jobs and follow logs, and the inbox that they fill.
+"""What comes in: queues that are claimed, logs that are followed, and the inbox that both fill.
 
-A thread waits at the server for each queue of a channel, so that a message is there as soon as the
-server has it.  The thread that drains the connection waits at the inbox for all of them, or has its
-event loop wait at the inbox's descriptor.
+A thread waits at the server for each, so that a message is there as soon as the server has it.  The thread that
+drains the connection waits at the inbox for all of them, or has its event loop wait at the inbox's descriptor.
 """
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from topics.client import Client, Diff, Job, Record, TopicNotFound, TopicsError
+from topics.client import Client, Diff, HeldJob, Intake, Record, TopicNotFound, TopicsError
 from topics.integrations.celery.message import message_of
-from topics.integrations.celery.options import Options
 from topics.integrations.celery.routes import LOG_CONFIG, TAG_CHARS_MAX, matches
 
 
@@ -68,139 +66,99 @@ class Inbox:
             self._ends = None
 
 
-class Source:
-    """A thread that brings messages into the inbox until it is stopped."""
+class Source(Protocol):
+    """Brings messages of a queue into the inbox, from `start` to `stop`.
 
-    def __init__(self, channel: Any, queue: str) -> None:
-        self.channel, self.queue = channel, queue
-        self._client: Client = channel.connection.topics
-        self._options: Options = channel.connection.options
-        self._inbox: Inbox = channel.connection.inbox
-        self.is_wanted = False
-        self._thread: threading.Thread | None = None
+    Attributes:
+        queue: Its name, as kombu has it.
+        is_wanted: It brings messages.
+    """
 
-    def start(self, channel: Any) -> None:
-        """Bring messages from now on, for a consumer of this channel."""
-        self.channel, self.is_wanted = channel, True
-        self._thread = threading.Thread(target=self._run, name=f"topics-{self.queue}", daemon=True)
-        self._thread.start()
+    queue: str
+
+    @property
+    def is_wanted(self) -> bool: ...
+
+    def start(self) -> None: ...
 
     def stop(self) -> None:
         """Ask for nothing more; what comes nevertheless goes back."""
-        self.is_wanted = False
 
     def join(self) -> None:
-        """Wait until it holds nothing that has to go back; a reader of a log never does."""
-
-    def _run(self) -> None:
-        try:
-            while self._is_current:
-                self._bring()
-        except TopicsError as error:
-            if self.is_wanted:
-                self._inbox.put(error)
-        except Exception:
-            # The client may have been closed meanwhile, and its sockets with it.
-            if not self._client.is_closed:
-                raise
-
-    @property
-    def _is_current(self) -> bool:
-        """Whether this thread is to go on: no other was started since, for a consumer that came back."""
-        return self.is_wanted and self._thread is threading.current_thread()
-
-    def _bring(self) -> None:
-        raise NotImplementedError
+        """Wait until it holds nothing that has to go back."""
 
     def take_one(self) -> list[dict[str, Any]]:
         """The next message, without waiting; none where there is none."""
-        raise NotImplementedError
 
     def give_back(self, message: dict[str, Any]) -> None:
         """Undo a message that nobody consumes any more."""
 
-    def _put(self, message: dict[str, Any]) -> None:
-        self._inbox.put((self, message))
 
-
-class Claims(Source):
+class Claims:
     """Claims the jobs of a queue, as many as fit."""
 
     def __init__(self, channel: Any, queue: str, *, no_ack: bool) -> None:
-        super().__init__(channel, queue)
+        self.queue = queue
+        self._transport, self._qos = channel.connection, channel.qos
+        self._topic = self._transport.options.topic(queue)
         self._no_ack = no_ack
-        self._qos = channel.qos
-        self._make = channel.connection.make_queue
+        self._intake: Intake[msgspec.Raw] | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._intake is not None and self._intake.is_wanted
+
+    def start(self) -> None:
+        inbox = self._transport.inbox
+        self._intake = self._qos.prefetch.add(
+            self._topic,
+            lambda job: inbox.put((self, self._message(job))),
+            on_error=inbox.put,
+            on_missing=self._make,
+        )
 
     def stop(self) -> None:
-        super().stop()
-        self._qos.forget(self)
-        self._qos.interrupt()
+        if self._intake is not None:
+            self._intake.stop()
 
     def join(self) -> None:
-        """Wait for the answer of the claim under way, if the server answers."""
-        if self._thread is not None:
-            self._thread.join(self._options.wait_ms / 1000 + 1)
-
-    def _bring(self) -> None:
-        qos = self._qos
-        if count := qos.reserve(self):
-            messages: list[dict[str, Any]] = []
-            try:
-                wait_ms = self._options.wait_ms if qos.may_wait(self) else 0
-                messages = self.claim(count, wait_ms, lambda: self.is_wanted)
-            finally:
-                qos.release(self, count, is_idle=not messages)
-            for message in messages:
-                self._put(message)
-
-    def claim(
-        self, count: int, wait_ms: int, is_wanted: Callable[[], bool] = lambda: True
-    ) -> list[dict[str, Any]]:
-        """Messages of the queue; it is made where it is missing.
-
-        Args:
-            is_wanted: Asked once they are here; else they go back.
-        """
-        topic = self._options.topic(self.queue)
-        try:
-            claimed = self._client.claim(
-                topic,
-                node=self._qos.node,
-                max=count,
-                lease_ms=self._options.lease_ms,
-                wait_ms=wait_ms,
-                job_type=Job[msgspec.Raw],
-            )
-        except TopicNotFound:
-            self._make(self.queue)
-            return []
-        taken = self._qos.take(topic, claimed.jobs, is_wanted=is_wanted())
-        return [self._message(held.job) for held in taken]
+        if self._intake is not None:
+            self._intake.join(self._transport.options.wait_ms / 1000 + 1)
 
     def take_one(self) -> list[dict[str, Any]]:
-        return self.claim(1, 0)
+        try:
+            return [self._message(job) for job in self._qos.keeper.claim(self._topic)]
+        except TopicNotFound:
+            self._make()
+            return []
 
     def give_back(self, message: dict[str, Any]) -> None:
         self._qos.hand_back(message["properties"]["delivery_tag"])
 
-    def _message(self, job: Job[msgspec.Raw]) -> dict[str, Any]:
+    def _make(self) -> None:
+        self._transport.make_queue(self.queue)
+
+    def _message(self, job: HeldJob[msgspec.Raw]) -> dict[str, Any]:
         message = message_of(job.data)
-        message["properties"]["delivery_tag"] = job.lease_id
+        message["properties"]["delivery_tag"] = tag = self._qos.hold(job)
         message["properties"]["delivery_info"]["redelivered"] = job.deliveries > 1
         if self._no_ack:
-            self._qos.ack(job.lease_id)
+            self._qos.ack(tag)
         return message
 
 
-class Hearing(Source):
+class Hearing:
     """Follows the log of an exchange for a queue that is this consumer's alone."""
 
-    def __init__(self, channel: Any, queue: str, *, exchange: str, kind: str) -> None:
-        super().__init__(channel, queue)
+    def __init__(self, transport: Any, queue: str, *, exchange: str, kind: str) -> None:
+        self.queue = queue
+        self.is_wanted = False
+        self._client: Client = transport.topics
+        self._inbox: Inbox = transport.inbox
+        self._wait_ms: int = transport.options.wait_ms
         self._kind = kind
-        self._exchange = exchange
-        self._log = self._options.log(exchange)
+        self._log = transport.options.log(exchange)
+        self._thread: threading.Thread | None = None
         self._keys: set[str] = set()
         self._epoch: str | None = None
         self._cursor = self._head()
@@ -220,11 +178,39 @@ class Hearing(Source):
             self._client.put_topic(self._log, **LOG_CONFIG)
             return 0
 
-    def _bring(self) -> None:
-        page = self._page(self._options.wait_ms)
-        if page is not None and self._is_current:
-            for message in self._taken(page):
-                self._put(message)
+    def start(self) -> None:
+        self.is_wanted = True
+        name = f"follow-{self._log}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.is_wanted = False
+
+    def join(self) -> None:
+        """Returns at once: what was read has not to go back."""
+
+    def give_back(self, message: dict[str, Any]) -> None:
+        """Does nothing: a log has its records still."""
+
+    def _run(self) -> None:
+        try:
+            while self._is_current:
+                page = self._page(self._wait_ms)
+                for message in self._taken(page) if page is not None and self._is_current else ():
+                    self._inbox.put((self, message))
+        except TopicsError as error:
+            if self.is_wanted:
+                self._inbox.put(error)
+        except Exception:
+            # The client may have been closed meanwhile, and its sockets with it.
+            if not self._client.is_closed:
+                raise
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether this thread is to go on: no other was started since, for a consumer that came back."""
+        return self.is_wanted and self._thread is threading.current_thread()
 
     def _page(self, wait_ms: int, limit: int = 1000) -> Diff[Record[msgspec.Raw]] | None:
         only = next(iter(self._keys)) if self._kind == "direct" and len(self._keys) == 1 else None

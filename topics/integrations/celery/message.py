@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from topics.client import NewRecord
+from topics.integrations.wire import is_json
 
 JSON: Final = "application/json"
 DELAY_MS_MAX: Final = 3650 * 86_400_000
@@ -55,7 +56,7 @@ def message_of(data: msgspec.Raw) -> dict[str, Any]:
 def encode_body(body: str | bytes, content_type: str | None) -> tuple[Any, str]:
     """A body as JSON, and the name of its encoding for `decode_body`."""
     raw = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
-    if content_type == JSON and _is_json(raw):
+    if content_type == JSON and is_json(raw):
         return msgspec.Raw(raw), "json"
     return b64encode(raw).decode(), "base64"
 
@@ -65,16 +66,6 @@ def decode_body(body: bytes, encoding: str | None) -> bytes:
     if encoding != "base64":
         return body
     return b64decode(msgspec.json.decode(body, type=str))
-
-
-def _is_json(raw: bytes) -> bool:
-    try:
-        raw.decode()
-        msgspec.json.decode(raw)
-    except ValueError:
-        return False
-    # Python writes half a surrogate pair as an escape, which the server refuses.
-    return b"\\ud" not in raw and b"\\uD" not in raw
 
 
 def _eta_ms(headers: dict[str, Any]) -> int | None:

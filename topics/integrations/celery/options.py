@@ -8,11 +8,11 @@ from typing import Any, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from topics.client import Client, Retry
+from topics.integrations.wire import QUEUE, escaped
 
 PORT: Final = 4000
 NAME_CHARS_MAX: Final = 255
 _SCHEMES: Final = {"topics": "http", "http": "http", "https": "https"}
-_OTHER: Final = re.compile(r"[^A-Za-z0-9._-]")
 _USERINFO: Final = re.compile(r"//[^/@]*@")
 
 
@@ -42,14 +42,8 @@ class Options:
         return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
 
     def queue(self, more: Mapping[str, Any]) -> Any:
-        """Config of a queue.  A queue with a cap refuses messages, and drops none."""
-        return {
-            "type": "queue",
-            "lease_ms": self.lease_ms,
-            "discard": "reject",
-            **self.queue_config,
-            **more,
-        }
+        """Config of a queue."""
+        return {**QUEUE, "lease_ms": self.lease_ms, **self.queue_config, **more}
 
     def client(self, url: str, *, api_key: str | None = None, **changes: Any) -> Client:
         """A client of the server at `topics://[KEY@]HOST[:PORT]`, or at an HTTP URL with a key.
@@ -69,7 +63,7 @@ class Options:
 
     def topic(self, name: str) -> str:
         """The topic of a queue or an exchange: its name, with `:40` for `@`, and so on."""
-        text = _OTHER.sub(lambda found: "".join(f":{b:02x}" for b in found[0].encode()), name)
+        text = escaped(name)
         if not self.prefix and not text[:1].isalnum():
             text = f"q:{text}"
         text = f"{self.prefix}{text}"

@@ -20,16 +20,12 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.uuid import uuid
 
 from topics.client import (
-    BadAnswer,
+    PASSING,
     Client,
-    NotReady,
     Retry,
-    ServerFault,
-    Throttled,
     TopicNotFound,
     TopicsError,
     Unauthorized,
-    Unreachable,
 )
 from topics.integrations.celery.intake import Claims, Hearing, Inbox, Source
 from topics.integrations.celery.message import decode_body, encode_body, record_of
@@ -59,12 +55,6 @@ class Channel(virtual.Channel):
         super().__init__(connection, **kwargs)
         self._sources: dict[str, list[Source]] = {}
         self._stopped: list[Source] = []
-
-    @property
-    def claimers(self) -> int:
-        """Queues that share the prefetch count."""
-        sources = list(self._sources.values())
-        return max(1, sum(isinstance(one, Claims) for some in sources for one in some))
 
     def basic_publish(self, message: Any, exchange: str, routing_key: str, **kwargs: Any) -> None:
         """Append a message to each queue that is to have it, and to the log of the exchange."""
@@ -165,7 +155,7 @@ class Channel(virtual.Channel):
             return
         hearings = transport.heard.setdefault(queue, {})
         if exchange not in hearings:
-            hearings[exchange] = Hearing(self, queue, exchange=exchange, kind=kind)
+            hearings[exchange] = Hearing(transport, queue, exchange=exchange, kind=kind)
         hearings[exchange].bind(routing_key or "")
         transport.routes.bind(exchange, "", "")
 
@@ -244,7 +234,7 @@ class Channel(virtual.Channel):
         self._stop(queue)
         self._sources[queue] = self._sources_of(queue, no_ack=no_ack)
         for source in self._sources[queue]:
-            source.start(self)
+            source.start()
 
     def basic_cancel(self, consumer_tag: str) -> None:
         """Deliver no more."""
@@ -270,7 +260,7 @@ class Channel(virtual.Channel):
             return [Claims(self, queue, no_ack=no_ack)]
         hearings = self.connection.heard[queue]
         if not hearings:
-            hearings[""] = Hearing(self, queue, exchange="", kind="direct")
+            hearings[""] = Hearing(self.connection, queue, exchange="", kind="direct")
             hearings[""].bind(queue)
         return list(hearings.values())
 
@@ -303,7 +293,7 @@ class Transport(virtual.Transport):
     )
     connection_errors = (
         *virtual.Transport.connection_errors,
-        *(OSError, Unreachable, BadAnswer, NotReady, ServerFault, Throttled, Unauthorized),
+        *(OSError, *PASSING, Unauthorized),
     )
     channel_errors = (*virtual.Transport.channel_errors, TopicsError)
     recoverable_connection_errors = connection_errors
@@ -393,7 +383,7 @@ class Transport(virtual.Transport):
 
     def make_queue(self, queue: str) -> None:
         """Make a queue that is missing."""
-        self.topics.put_topic(self.options.topic(queue), **self.config(queue))
+        self.topics.create_topic(self.options.topic(queue), **self.config(queue))
 
 
 def _config_of(arguments: dict[str, Any]) -> dict[str, Any]:

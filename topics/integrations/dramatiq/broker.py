@@ -14,10 +14,10 @@ from dramatiq import Broker, Consumer, Message, Middleware
 from dramatiq.common import current_millis, dq_name, q_name, xq_name
 from dramatiq.errors import QueueJoinTimeout, QueueNotFound
 
-from topics.client import Client, Config, NewRecord, TopicNotFound
+from topics.client import Client, Config, NewRecord, TopicNotFound, tag_of
 from topics.integrations.dramatiq.consumer import DelayQueueConsumer, TopicsConsumer
 from topics.integrations.dramatiq.errors import connection_errors
-from topics.integrations.wire import require_namespace, tag_of, to_data, topic_of
+from topics.integrations.wire import QUEUE, require_namespace, to_data, topic_of
 
 LEASE_MS: Final = 30_000
 """How soon another worker has the messages of a worker that died."""
@@ -91,15 +91,9 @@ class TopicsBroker(Broker):
 
     def config(self, queue_name: str) -> Config:
         """The config of a queue that the broker creates."""
-        own: Config = {
-            "type": "queue",
-            "discard": "reject",
-            "durability": "disk",
-            "lease_ms": self.lease_ms,
-            "leases_durable": True,
-            "dead_letter": self.topic(xq_name(queue_name)),
-        }
-        return cast(Config, {**own, **self._queue_config})
+        dead = self.topic(xq_name(queue_name))
+        own = {"lease_ms": self.lease_ms, "dead_letter": dead}
+        return cast(Config, {**QUEUE, **own, **self._queue_config})
 
     def declare_queue(self, queue_name: str) -> None:
         """Make a queue known; its topic is created when it is first used."""
@@ -120,17 +114,9 @@ class TopicsBroker(Broker):
         """Create the topics of a queue and of its dead letters, where they are missing."""
         config = self.config(queue_name)
         dead = config.get("dead_letter")
-        if dead is not None and self._is_missing(dead):
-            self.client.put_topic(dead, ttl_ms=self.dead_letter_ttl_ms)
-        if self._is_missing(self.topic(queue_name)):
-            self.client.put_topic(self.topic(queue_name), **config)
-
-    def _is_missing(self, topic: str) -> bool:
-        try:
-            self.client.topic(topic, touch=False)
-        except TopicNotFound:
-            return True
-        return False
+        if dead is not None:
+            self.client.create_topic(dead, ttl_ms=self.dead_letter_ttl_ms)
+        self.client.create_topic(self.topic(queue_name), **config)
 
     # ------------------------------------------------------------------ messages
 

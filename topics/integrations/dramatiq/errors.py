@@ -2,14 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from dramatiq.errors import ConnectionClosed
 
-from topics.client import BadAnswer, NotReady, ServerFault, Throttled, Unreachable
-
-_PASSING: Final = (Unreachable, NotReady, Throttled, ServerFault, BadAnswer)
-"""Errors that end when the server, or the way to it, is well again."""
+from topics.client import PASSING
 
 
 @contextmanager
@@ -17,5 +13,5 @@ def connection_errors() -> Iterator[None]:
     """Raise errors that pass as dramatiq's `ConnectionClosed`, after which workers try again."""
     try:
         yield
-    except _PASSING as error:
+    except PASSING as error:
         raise ConnectionClosed(error) from error

@@ -1,7 +1,6 @@
-"""`TopicsBackend`: results of dramatiq as records of a log, tagged with the key of their message.
+"""`TopicsBackend`: results of dramatiq in a table of the client's, by the key of their message.
 
-A result expires with its own `ttl`, which its `meta` says; the log keeps its records for as long as the
-longest of them.  A caller that blocks waits by a long poll, and does not look again and again.
+A result expires with its own `ttl`.  A caller that blocks waits by a long poll, and does not look again and again.
 """
 
 import time
@@ -12,15 +11,12 @@ from dramatiq.encoder import Encoder
 from dramatiq.results import Missing, ResultBackend, ResultMissing, ResultTimeout
 from dramatiq.results.backend import DEFAULT_TIMEOUT
 
-from topics.client import Client, Record, RecordNotFound, TopicNotFound
+from topics.client import Client, Record
 from topics.integrations.dramatiq.errors import connection_errors
-from topics.integrations.dramatiq.log import Log
-from topics.integrations.wire import from_data, require_namespace, tag_for, to_data
+from topics.integrations.wire import from_data, require_namespace, to_data
 
-WAIT_MS_MAX: Final = 30_000
-"""The longest long poll that a server grants (§3)."""
-
-_Kept = Record[msgspec.Raw]
+FIRST_TTL_MS: Final = 86_400_000
+"""How long a topic that is created keeps results; longer, where one is to be kept for longer."""
 
 
 class TopicsBackend(ResultBackend):
@@ -50,7 +46,7 @@ class TopicsBackend(ResultBackend):
             use_namespace_prefix_keys=use_namespace_prefix_keys,
         )
         self.client = client or Client(url, api_key=api_key)
-        self._log = Log(self.client, namespace)
+        self._table = self.client.table(namespace, decode=msgspec.Raw, ttl_ms=FIRST_TTL_MS)
 
     def get_result(self, message: Any, *, block: bool = False, timeout: int | None = None) -> Any:
         """The result of a message.
@@ -67,48 +63,28 @@ class TopicsBackend(ResultBackend):
         """
         key = self.build_message_key(message)
         timeout_s = (DEFAULT_TIMEOUT if timeout is None else timeout) / 1000
-        found = self._get(key)
-        if found is Missing and block:
-            with connection_errors():
-                found = self._wait(key, time.monotonic() + timeout_s)
+        with connection_errors():
+            found = self._wait(key, time.monotonic() + timeout_s) if block else self._get(key)
         if found is Missing:
             raise ResultTimeout(message) if block else ResultMissing(message)
         return self.unwrap_result(found)  # type: ignore[no-untyped-call]
 
+    def _wait(self, key: str, end_s: float) -> Any:
+        """A result that is there, or is stored in time; Missing where none is."""
+        changes = self._table.changes([key])
+        found = changes.next(0)
+        while not found and (left_s := end_s - time.monotonic()) > 0:
+            found = changes.next(int(left_s * 1000) + 1)
+        return self._decoded(found[key]) if found else Missing
+
     def _get(self, message_key: str) -> Any:
         with connection_errors():
-            try:
-                record = self.client.latest(self.namespace, tag_for(message_key), record_type=_Kept)
-            except (RecordNotFound, TopicNotFound):
-                return Missing
-        return self._result_of(record)
+            found = self._table.get(message_key)
+        return Missing if found is None else self._decoded(found)
 
-    def _wait(self, key: str, end_s: float) -> Any:
-        """A result that is stored from now on, or was since `get_result` looked; Missing in time."""
-        self._log.keep(1)
-        cursor = self.client.topic(self.namespace, touch=False).head_seq
-        found = self._get(key)  # from here on none is missed: the log is read after its head
-        while found is Missing and (left_s := end_s - time.monotonic()) > 0:
-            page = self.client.diff(
-                self.namespace,
-                from_seq=cursor,
-                match=tag_for(key),
-                wait_ms=min(int(left_s * 1000) + 1, WAIT_MS_MAX),
-                record_type=_Kept,
-            )
-            cursor = page.next_from_seq
-            if page.records:
-                found = self._result_of(page.records[-1])
-        return found
+    def _decoded(self, record: "Record[msgspec.Raw]") -> Any:
+        return self.encoder.decode(from_data(record.data))
 
     def _store(self, message_key: str, result: Any, ttl: int) -> None:
         with connection_errors():
-            self._log.keep(ttl)
-            data = to_data(self.encoder.encode(result))
-            self._log.append(data, tag_for(message_key), ttl_ms=ttl)
-
-    def _result_of(self, record: "Record[msgspec.Raw]") -> Any:
-        ttl_ms = (record.meta or {}).get("ttl_ms", 0)
-        if record.ts_ms + ttl_ms <= time.time() * 1000:
-            return Missing
-        return self.encoder.decode(from_data(record.data))
+            self._table.put(message_key, to_data(self.encoder.encode(result)), ttl_ms=ttl)

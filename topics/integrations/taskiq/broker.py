@@ -14,23 +14,18 @@ import msgspec
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
 from topics.client import (
+    PASSING,
     AsyncClient,
     AsyncHeldJob,
     AsyncWork,
-    BadAnswer,
     Config,
-    Conflict,
     Job,
     NewRecord,
-    NotFound,
-    NotReady,
-    ServerFault,
-    Throttled,
     TopicNotFound,
-    Unreachable,
+    tag_of,
 )
 from topics.integrations.taskiq.connection import Connection
-from topics.integrations.wire import from_data, require_namespace, tag_of, to_data, topic_of
+from topics.integrations.wire import QUEUE, message_from, require_namespace, to_data, topic_of
 
 LEASE_MS: Final = 30_000
 """How soon another worker has the tasks of a worker that died."""
@@ -40,7 +35,6 @@ WAIT_MS: Final = 30_000
 PAUSE_S: Final = 1.0
 """Between the attempts of a client, which has pauses of its own, and the next ones."""
 
-_PASSING: Final = (Unreachable, NotReady, Throttled, ServerFault, BadAnswer)
 _RETRIES: Final = "_retries"
 """The label that taskiq's middleware of retries counts with."""
 
@@ -117,15 +111,8 @@ class TopicsBroker(AsyncBroker):
 
     def config(self, queue_name: str | None = None) -> Config:
         """The config of a queue that the broker creates."""
-        own: Config = {
-            "type": "queue",
-            "discard": "reject",
-            "durability": "disk",
-            "lease_ms": self.lease_ms,
-            "leases_durable": True,
-            "dead_letter": self.dead_letters(queue_name),
-        }
-        return cast(Config, {**own, **self._queue_config})
+        own = {"lease_ms": self.lease_ms, "dead_letter": self.dead_letters(queue_name)}
+        return cast(Config, {**QUEUE, **own, **self._queue_config})
 
     async def shutdown(self) -> None:
         """Give back tasks that were not acked, and close the connections."""
@@ -139,8 +126,8 @@ class TopicsBroker(AsyncBroker):
         """Create the topics of the broker's queue and of its dead letters, where they are missing."""
         config = self.config()
         if dead := config.get("dead_letter"):
-            await self._connection.create(dead, {"ttl_ms": DEAD_LETTER_TTL_MS})
-        await self._connection.create(self.topic(), config)
+            await self.client.create_topic(dead, ttl_ms=DEAD_LETTER_TTL_MS)
+        await self.client.create_topic(self.topic(), **config)
 
     async def kick(self, message: BrokerMessage) -> None:
         """Append a task as a job.
@@ -172,48 +159,37 @@ class TopicsBroker(AsyncBroker):
         while True:
             try:
                 async for job in work:
-                    if (message := await self._message(job, work.node)) is not None:
+                    if (message := await self._message(job)) is not None:
                         yield message
                 return
             except TopicNotFound:
                 await self._steadily(self.create_topics)
-            except _PASSING as error:
+            except PASSING as error:
                 await _away(error)
 
-    async def _message(self, job: "AsyncHeldJob[msgspec.Raw]", node: str) -> AckableMessage | None:
+    async def _message(self, job: "AsyncHeldJob[msgspec.Raw]") -> AckableMessage | None:
         try:
-            data = from_data(job.data)
+            data = message_from(job.data)
         except ValueError as error:
             reason = str(error)
             logger.error("Job %d of %s is no task: %s", job.seq, job.queue, reason)
-            await self._steadily(lambda: self._bury(job, node, reason))
+            await self._steadily(lambda: job.reject(reason))
             return None
 
-        return AckableMessage(data=data, ack=lambda: self._steadily(lambda: self._ack(job, node)))
+        async def ack() -> None:
+            await self._steadily(job.ack)
+            if job.is_lost:
+                what = "The lease of job %d of %s ran out: another worker has it, or had it."
+                logger.warning(what, job.seq, job.queue)
 
-    async def _ack(self, job: "AsyncHeldJob[msgspec.Raw]", node: str) -> None:
-        # An ack by the job itself ends its lease here also where no answer comes, and is not repeated.
-        try:
-            is_lost = bool((await self.client.ack(job.queue, [job], node=node)).skipped)
-        except (NotFound, Conflict):
-            is_lost = True  # the queue was deleted, and its leases with it
-        if is_lost:
-            what = "The lease of job %d of %s had ended: another worker has it, or had it."
-            logger.warning(what, job.seq, job.queue)
-
-    async def _bury(self, job: "AsyncHeldJob[msgspec.Raw]", node: str, reason: str) -> None:
-        """Move a job to the dead letters; of a queue that has none, drop it."""
-        try:
-            await self.client.nack(job.queue, [job], node=node, reason=reason, dead=True)
-        except Conflict:
-            await self.client.ack(job.queue, [job], node=node)
+        return AckableMessage(data=data, ack=ack)
 
     async def _steadily(self, call: Callable[[], Awaitable[object]]) -> None:
         """Make a call until the server answers."""
         while True:
             try:
                 await call()
-            except _PASSING as error:
+            except PASSING as error:
                 await _away(error)
             else:
                 return

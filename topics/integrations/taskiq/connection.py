@@ -4,7 +4,7 @@ A module that declares a broker is imported before there is an event loop, and a
 the broker in several loops, one after the other: each has a client of its own.
 """
 
-from topics.client import AsyncClient, Config, TopicNotFound
+from topics.client import AsyncClient
 
 
 class Connection:
@@ -35,10 +35,3 @@ class Connection:
         made, self._made = self._made, None
         if made is not None:
             await made.aclose()
-
-    async def create(self, topic: str, config: Config) -> None:
-        """Create a topic where it is missing; a topic that exists keeps its config."""
-        try:
-            await self.client.topic(topic, touch=False)
-        except TopicNotFound:
-            await self.client.put_topic(topic, **config)

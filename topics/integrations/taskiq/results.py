@@ -1,4 +1,4 @@
-"""`TopicsResultBackend`: results and progress of taskiq as records of a log, tagged with the id of their task."""
+"""`TopicsResultBackend`: results and progress of taskiq in a table of the client's, by the id of their task."""
 
 from typing import Any, Final, TypeVar
 
@@ -9,14 +9,13 @@ from taskiq.depends.progress_tracker import TaskProgress
 from taskiq.exceptions import ResultGetError
 from taskiq.serializers import JSONSerializer
 
-from topics.client import AsyncClient, Config, NewRecord, Record, RecordNotFound, TopicNotFound
+from topics.client import AsyncClient, AsyncTable
 from topics.integrations.taskiq.connection import Connection
-from topics.integrations.wire import from_data, require_namespace, tag_for, to_data
+from topics.integrations.wire import from_data, require_namespace, to_data
 
 RESULT_TTL_MS: Final = 86_400_000
 
 R = TypeVar("R")
-_Kept = Record[msgspec.Raw]
 
 
 class ResultIsMissing(ResultGetError):
@@ -68,11 +67,11 @@ class TopicsResultBackend(AsyncResultBackend[R]):
 
     async def set_result(self, task_id: str, result: TaskiqResult[R]) -> None:
         """Store a result."""
-        await self._store(tag_for(task_id), result.model_dump(mode="json"))
+        await self._store(task_id, result.model_dump(mode="json"))
 
     async def is_result_ready(self, task_id: str) -> bool:
         """Whether a task has a result."""
-        return await self._find(tag_for(task_id)) is not None
+        return await self._find(task_id) is not None
 
     async def get_result(self, task_id: str, with_logs: bool = False) -> TaskiqResult[R]:
         """The result of a task.
@@ -80,11 +79,11 @@ class TopicsResultBackend(AsyncResultBackend[R]):
         Raises:
             ResultIsMissing: There is none.
         """
-        found = await self._find(tag_for(task_id))
+        found = await self._find(task_id)
         if found is None:
             raise ResultIsMissing
         if not self.keep_results:
-            await self.client.delete(self.namespace, match=tag_for(task_id))
+            await self._table.delete(task_id)
         result = TaskiqResult[R].model_validate(found)
         if not with_logs:
             result.log = None
@@ -99,18 +98,17 @@ class TopicsResultBackend(AsyncResultBackend[R]):
         found = await self._find(_progress(task_id))
         return None if found is None else TaskProgress[Any].model_validate(found)
 
-    async def _store(self, tag: str, value: Any) -> None:
-        config: Config = {"ttl_ms": self.result_ttl_ms, "durability": "disk"}
-        record = NewRecord(to_data(self.serializer.dumpb(value)), tag=tag)
-        await self.client.append(self.namespace, record, config=config)
+    @property
+    def _table(self) -> AsyncTable[msgspec.Raw]:
+        return self.client.table(self.namespace, decode=msgspec.Raw, ttl_ms=self.result_ttl_ms)
 
-    async def _find(self, tag: str) -> Any:
-        try:
-            record = await self.client.latest(self.namespace, tag, record_type=_Kept)
-        except (RecordNotFound, TopicNotFound):
-            return None
-        return self.serializer.loadb(from_data(record.data))
+    async def _store(self, key: str, value: Any) -> None:
+        await self._table.put(key, to_data(self.serializer.dumpb(value)))
+
+    async def _find(self, key: str) -> Any:
+        found = await self._table.get(key)
+        return None if found is None else self.serializer.loadb(from_data(found.data))
 
 
 def _progress(task_id: str) -> str:
-    return tag_for(f"{task_id}:progress")
+    return f"{task_id}:progress"

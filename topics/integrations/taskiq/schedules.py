@@ -1,18 +1,15 @@
-"""`TopicsScheduleSource`: schedules of taskiq in a topic, each the newest record of its tag.
+"""`TopicsScheduleSource`: schedules of taskiq in a table of the client's, by their ids.
 
 `taskiq scheduler` reads all of them at each update, so what a program adds or deletes takes effect then.
 """
 
-from typing import Final
+from typing import Any
 
 from taskiq import ScheduledTask, ScheduleSource
 
-from topics.client import AsyncClient, Config, NewRecord, TopicNotFound
+from topics.client import AsyncClient, AsyncTable, TopicNotFound
 from topics.integrations.taskiq.connection import Connection
-from topics.integrations.wire import require_namespace, tag_for
-
-_CONFIG: Final[Config] = {"compact": True, "durability": "disk"}
-"""Of a topic that the source creates: an older record of a schedule is dropped."""
+from topics.integrations.wire import require_namespace
 
 
 class TopicsScheduleSource(ScheduleSource):
@@ -47,6 +44,10 @@ class TopicsScheduleSource(ScheduleSource):
         """Sends all calls."""
         return self._connection.client
 
+    @property
+    def _table(self) -> AsyncTable[Any]:
+        return self.client.table(self.namespace)
+
     async def shutdown(self) -> None:
         """Close the connections."""
         await self._connection.aclose()
@@ -63,15 +64,11 @@ class TopicsScheduleSource(ScheduleSource):
 
     async def add_schedule(self, schedule: ScheduledTask) -> None:
         """Add a schedule, or replace that of the same `schedule_id`."""
-        record = NewRecord(schedule.model_dump(mode="json"), tag=tag_for(schedule.schedule_id))
-        await self.client.append(self.namespace, record, config=_CONFIG)
+        await self._table.put(schedule.schedule_id, schedule.model_dump(mode="json"))
 
     async def delete_schedule(self, schedule_id: str) -> None:
         """Delete a schedule, if there is one."""
-        try:
-            await self.client.delete(self.namespace, match=tag_for(schedule_id))
-        except TopicNotFound:
-            return
+        await self._table.delete(schedule_id)
 
     async def post_send(self, task: ScheduledTask) -> None:
         """Delete a schedule of one time, whose task was sent."""

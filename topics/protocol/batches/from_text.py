@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
+from topics.nesting import deep
 from topics.protocol.batches.header import Header, batch_of
 from topics.protocol.batches.varints import sizes_of, zigzag_of
 from topics.protocol.model.ports import Run, Span
@@ -22,8 +23,8 @@ from topics.protocol.model.records import DATA_KEY_SIZE, FORMED, META_KEY_SIZE, 
 
 NODE_HEADER: Final = b"topics.node"
 """The header that names the node of a record."""
-_META: Final = msgspec.json.Decoder(dict[str, Raw])
-_PAIRS: Final = msgspec.json.Decoder(list[tuple[Raw, Raw]])
+_META: Final = deep(msgspec.json.Decoder(dict[str, Raw]).decode)
+_PAIRS: Final = deep(msgspec.json.Decoder(list[tuple[Raw, Raw]]).decode)
 _FORM: Final = re.compile(rb',"\$form":"(\w+)"')
 _KEY: Final = re.compile(rb',"\$key":"([^"]*)"')
 _TIME: Final = re.compile(rb',"\$time":(-?\d+)')
@@ -143,7 +144,7 @@ def _headers(pairs: Sequence[tuple[bytes, bytes | None]]) -> bytes:
 
 def _of_meta(meta: bytes) -> list[tuple[bytes, bytes | None]]:
     """The headers that an object is: a string is its text, anything else its JSON text."""
-    return [(name.encode(), _text(bytes(value))) for name, value in _META.decode(meta).items()]
+    return [(name.encode(), _text(bytes(value))) for name, value in _META(meta).items()]
 
 
 def _text(value: bytes) -> bytes:
@@ -165,7 +166,7 @@ def _as_it_came(
     return (
         tag if key is None else _sized(key),
         _sized(value_of(b"" if form is None else form[1], value)),
-        _headers(_listed(_PAIRS.decode(pairs[1])) if pairs else _members(meta)),
+        _headers(_listed(_PAIRS(pairs[1])) if pairs else _members(meta)),
         time_ms if time is None else int(time[1]),
     )
 
@@ -201,14 +202,14 @@ def value_of(form: bytes, data: bytes) -> bytes | None:
 
 
 def _members(meta: bytes) -> list[tuple[bytes, bytes | None]]:
-    members = _META.decode(meta) if meta else {}
+    members = _META(meta) if meta else {}
     return [(name.encode(), _value(bytes(value))) for name, value in members.items()]
 
 
 def _value(raw: bytes) -> bytes | None:
     """The header that a member is; what is no header of a client of Kafka's is its JSON text."""
     if raw.startswith(b"{"):
-        found = msgspec.json.decode(raw)
+        found = deep(msgspec.json.decode)(raw)
         if found.keys() != {"$base64"} or not isinstance(found["$base64"], str):
             return raw
     elif raw != b"null" and not raw.startswith(b'"'):

@@ -14,12 +14,14 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
+from topics.nesting import deep
 from topics.protocol.batches.header import Header
 from topics.protocol.batches.records import Fields, headers_of, listed
+from topics.protocol.model.outline import is_too_deep
 from topics.protocol.model.records import FORMED, HAS_HEADERS, HAS_KEY, ONE_LINE, Batch, Buffer
 
-_MANY: Final = msgspec.json.Decoder(list[Raw])
-_ONE: Final = msgspec.json.Decoder(Raw)
+_MANY: Final = deep(msgspec.json.Decoder(list[Raw]).decode)
+_ONE: Final = deep(msgspec.json.Decoder(Raw).decode)
 _encode: Final = msgspec.json.Encoder().encode
 _FIRST: Final = frozenset(b'{["-0123456789tfn \t\r\n')
 """With which a JSON text begins."""
@@ -137,7 +139,7 @@ def _formed(value: bytes | None) -> tuple[bytes, bytes]:
 
 def are_json(values: Sequence[bytes | None]) -> list[bool]:
     """Whether each is a JSON text that an append takes as `data`."""
-    found = [bool(value) and value[0] in _FIRST for value in values]  # type: ignore[index]
+    found = list(map(_may_be_json, values))
     likely = [at for at, is_likely in enumerate(found) if is_likely]
     for first in range(0, len(likely), _TRIED_TOGETHER):
         part = likely[first : first + _TRIED_TOGETHER]
@@ -148,12 +150,16 @@ def are_json(values: Sequence[bytes | None]) -> list[bool]:
     return found
 
 
+def _may_be_json(value: bytes | None) -> bool:
+    return bool(value) and value[0] in _FIRST and not is_too_deep(value)  # type: ignore[index,arg-type]
+
+
 def _all_json(values: list[bytes]) -> bool:
     """Whether all are: as one array they are as many, and the same bytes."""
     joined = b"[%b]" % b",".join(values)
     try:
         joined.decode()
-        read = _MANY.decode(joined)
+        read = _MANY(joined)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return [*map(bytes, read)] == values or (
@@ -171,7 +177,7 @@ def is_json(value: bytes) -> bool:
     """Whether a value is a JSON text that an append takes as `data`."""
     try:
         value.decode()
-        _ONE.decode(value)
+        _ONE(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True

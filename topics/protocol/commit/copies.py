@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.nesting import deep
 from topics.protocol.model.ports import Extent, Run, Span
 from topics.protocol.model.records import (
     DATA_KEY_SIZE,
@@ -47,7 +48,7 @@ _TIME: Final = b',"$time":'
 _SEQ_KEY_SIZE: Final = len(b'{"$seq":')
 _TS_KEY_SIZE: Final = len(b',"$ts":')
 _POWERS: Final = 10 ** np.arange(1, 19, dtype=np.int64)
-_META: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_META: Final = deep(msgspec.json.Decoder(dict[str, msgspec.Raw]).decode)
 
 
 @dataclass(slots=True)
@@ -359,7 +360,7 @@ def _formed(
 
 def _pairs(meta: bytes) -> bytes:
     """The headers that a `meta` is made of, as a list of pairs."""
-    members = _META.decode(meta) if meta else {}
+    members = _META(meta) if meta else {}
     return b"[%b]" % b",".join(
         [b"[%b,%b]" % (_quoted(name), bytes(value)) for name, value in members.items()]
     )
@@ -397,7 +398,7 @@ def without(meta: bytes, beginning: str) -> bytes:
     """A `meta` without the keys that begin so; empty where none is left."""
     if b"\\u" not in meta and b'"%b' % beginning.encode() not in meta:
         return meta
-    own = _META.decode(meta)
+    own = _META(meta)
     kept = [(name, bytes(value)) for name, value in own.items() if not name.startswith(beginning)]
     if len(kept) == len(own):
         return meta
@@ -411,7 +412,7 @@ def stamped(meta: bytes, stamp: dict[str, bytes]) -> bytes:
         return b"{%b}" % added
     # A key may be written with escapes: only then, or where a key occurs, the object is parsed.
     if b"\\u" in meta or any(b'"%b"' % key.encode() in meta for key in stamp):
-        own = _META.decode(meta)
+        own = _META(meta)
         if not stamp.keys().isdisjoint(own):
             kept = [(k, bytes(v)) for k, v in own.items() if k not in stamp]
             meta = b"{%b}" % b",".join([b"%b:%b" % (_quoted(k), v) for k, v in kept])

@@ -184,10 +184,11 @@ def _last_node(job: Job) -> str:
 def reconfigured(done: Topic, config: TopicConfigured, now_ms: int) -> TopicConfigured | None:
     """The event by which an internal topic follows its queue's new config; None where nothing changes there."""
     wanted = ended_config(config.config)
-    if wanted == done.config:
+    most = 0 if config.config.keep_done == 0 else wanted.cap_records
+    if wanted == done.config and done.count <= most:
         return None
     gone = (
-        done.eviction(done.count - wanted.cap_records, 0, before_seq=done.head_seq)
+        done.eviction(done.count - most, 0, before_seq=done.head_seq + (not most))
         or NOTHING_REMOVED
     )
     return TopicConfigured(

@@ -39,8 +39,12 @@ class ExpiredJobs:
         """
         if topic.config.dead_letter is None:
             return self._unit.remove(topic, seqs, moment, have_expired=True)[1]
-        event = JobsReleased(moment.now_ms, topic.topic_id, 0, seqs, [0] * len(seqs))
-        self._unit.emit(event, logged=False)
+        new = [seq for seq in seqs if seq not in queue.jobs]
+        if new:
+            event = JobsReleased(moment.now_ms, topic.topic_id, 0, new, [0] * len(new))
+            self._unit.emit(event, logged=False)
+            for seq in new:
+                queue.jobs[seq].released_ms = 0  # no operator did
         jobs = [queue.jobs[seq] for seq in seqs]
         for job in jobs:
             job.is_expired = True

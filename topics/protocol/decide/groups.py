@@ -33,6 +33,7 @@ from topics.protocol.model.events import GroupChanged, GroupDeleted, OffsetsComm
 from topics.protocol.model.groups import (
     COMMIT_METADATA_BYTES_MAX,
     MEMBER_BYTES,
+    NO_GENERATION,
     NO_MEMBER,
     CommittedOffset,
     GroupFault,
@@ -248,7 +249,7 @@ class GroupCommands:
             self._unit.require_writable(moment, log_bytes)
             self._unit.emit(OffsetsCommitted(now_ms, name, kept), log_bytes=log_bytes)
             self._coordinator.time(self._groups.by_name[name])
-        return OffsetsKept(name, faults, gate=SYNCED, is_logged=True)
+        return OffsetsKept(name, faults, gate=SYNCED, is_logged=True, is_fsync=True)
 
     def _require_commit(self, command: CommitOffsets, now_ms: int) -> None:
         """Raises GroupRefusal where who commits may not."""
@@ -257,9 +258,9 @@ class GroupCommands:
             if command.member == NO_MEMBER:
                 raise not_empty(name, len(live.members), GroupFault.UNKNOWN_MEMBER)
             self._coordinator.require_commit(name, command.member, now_ms)
-        elif command.member != NO_MEMBER:
+        elif command.member.generation > NO_GENERATION:
             is_known = self._groups.find(name, now_ms) is not None
-            fault = GroupFault.UNKNOWN_MEMBER if is_known else GroupFault.ILLEGAL_GENERATION
+            fault = GroupFault.UNKNOWN_MEMBER if is_known else GroupFault.NO_GROUP
             raise GroupRefusal(fault, f"group {quote(name)} has no such member")
 
     def _require_room(self, now_ms: int, *, is_new: bool) -> None:
@@ -364,7 +365,7 @@ class GroupCommands:
         if ids:
             self._unit.require_writable(moment, FRAME_BYTES + 16 * len(ids), reserve=True)
             self._unit.emit(OffsetsCommitted(moment.now_ms, group.name, (), ids))
-        return OffsetsKept(group.name, faults, gate=SYNCED, is_logged=True)
+        return OffsetsKept(group.name, faults, gate=SYNCED, is_logged=True, is_fsync=True)
 
     def _subscribed(self, name: str) -> frozenset[str]:
         """The topics that members of a group read.  Raises GroupRefusal: it does not say."""
@@ -419,12 +420,15 @@ class GroupCommands:
 
     def _summary(self, name: str) -> GroupSummary:
         live, kept = self._coordinator.live.get(name), self._groups.by_name.get(name)
-        generation = 0 if kept is None else kept.generation
+        generation, protocol_type = 0, ""
+        if kept is not None:
+            generation, protocol_type = kept.generation, kept.protocol_type
         if live is None:
             assert kept is not None
             count = len(kept.members)
-            return GroupSummary(name, kept.phase, generation, kept.protocol_type, count)
-        return GroupSummary(name, live.phase, generation, live.protocol_type, len(live.members))
+            return GroupSummary(name, kept.phase, generation, protocol_type, count)
+        protocol_type = live.protocol_type or protocol_type
+        return GroupSummary(name, live.phase, generation, protocol_type, len(live.members))
 
     def _members(self, name: str) -> list[GroupMember]:
         """Each with its assignment, where it has one."""
@@ -487,7 +491,7 @@ class GroupCommands:
         self._unit.require_writable(moment, reserve=True)
         self._unit.emit(GroupDeleted(moment.now_ms, name))
         self._coordinator.deleted(name)
-        return GroupDropped(name, gate=SYNCED, is_logged=True)
+        return GroupDropped(name, gate=SYNCED, is_logged=True, is_fsync=True)
 
 
 def no_group(name: str) -> GroupRefusal:

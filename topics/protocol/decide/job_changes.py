@@ -25,7 +25,6 @@ from topics.protocol.decide.job_reads import (
     no_such_job,
     search_ended,
     state_of,
-    view_of,
 )
 from topics.protocol.decide.leases import Leases
 from topics.protocol.decide.partial_scans import FOUND_COST, PartialScans, Scan
@@ -101,7 +100,8 @@ class JobChanges:
     ) -> Outcome:
         job = queue.jobs.get(seq)
         if job is None:
-            is_delayed = view_of(queue, seq, moment.now_ms).state == "delayed"
+            row = queue.row(seq)
+            is_delayed = row is not None and row.ready_ms > moment.now_ms
             may = command.action == "cancel" or (command.action == "promote" and is_delayed)
             return self._apply(command, topic, queue, [seq] if may else [], 1, moment)
         if job.place is LEASED:

@@ -7,7 +7,7 @@ A client that waits for the end of a job is looked at when something left the qu
 command that ends jobs knows of it.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
+from topics.nesting import deep
 from topics.protocol.commit.unit_of_work import UnitOfWork, gate_of, no_such_topic
 from topics.protocol.decide.job_groups import cold_runs, groups_of
 from topics.protocol.decide.leases import Leases
@@ -41,12 +42,15 @@ from topics.protocol.model.ports import Run
 from topics.protocol.model.records import Buffer
 from topics.protocol.model.tags import equals
 from topics.protocol.state.job import LEASED, WAITING, Job
+from topics.protocol.state.job_table import JobRow
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.run_list import seq_spans
 from topics.protocol.state.topic import WARMED_MAX, Topic, look_cost
 
 LOOKED_MAX: Final = 10_000
 """Jobs that one page looks at; fewer that a worker knows of are sorted at once."""
+VIEWED: Final = 1000
+"""Of these, as many at a time are looked at as a page may hold."""
 ENDED_MAX: Final = 1000
 """Records of jobs that ended that one page reads."""
 
@@ -64,7 +68,7 @@ class Row(msgspec.Struct, rename={"ts_ms": "$ts", "row": "$seq", "node": "$node"
     node: str | None = None
 
 
-_decode: Final = msgspec.json.Decoder(list[Row]).decode
+_decode: Final = deep(msgspec.json.Decoder(list[Row]).decode)
 
 
 class JobReads:
@@ -95,11 +99,9 @@ class JobReads:
             moment = yield cold
             seqs, after = self._to_look_at(command, topic, moment.now_ms)
         queue = self._leases.settled(topic, moment.now_ms)
-        groups = groups_of(topic, queue, seqs)
         views: list[JobView] = []
-        for seq in seqs:
-            view = view_of(queue, seq, moment.now_ms, groups.get(seq))
-            if _is_wanted(view, command):
+        for lo in range(0, len(seqs), VIEWED):
+            for view in _views_of(topic, queue, seqs[lo : lo + VIEWED], command, moment.now_ms):
                 if len(views) == command.limit:
                     return JobsListed(topic.name, views, views[-1].seq)
                 views.append(view)
@@ -163,7 +165,7 @@ class JobReads:
     @staticmethod
     def _view(topic: Topic, queue: Queue, seq: int, now_ms: int) -> JobView:
         """A job that is in its queue, with its group.  Raises DamagedRun."""
-        return view_of(queue, seq, now_ms, groups_of(topic, queue, [seq]).get(seq))
+        return view_of(queue, seq, now_ms, groups_of(topic, queue, [seq]).get(seq), queue.row(seq))
 
     def _find(self, command: GetJob, topic: Topic, token: object) -> Outcome | None:
         """What became of a job; None where the answer comes later."""
@@ -327,12 +329,29 @@ def search_ended(done: Topic, seq: int) -> "Generator[Sequence[Run], Moment, int
         before_seq = run.first_seq
 
 
-def view_of(queue: Queue, seq: int, now_ms: int, group: str | None = None) -> JobView:
-    """A job that is in its queue, and in a group (`groups_of`)."""
-    job, backlog = queue.jobs.get(seq), queue.backlog
-    priority = 0 if backlog is None else backlog.options_of([seq])[0][0]
+def _views_of(
+    topic: Topic, queue: Queue, seqs: Sequence[int], command: ListJobs, now_ms: int
+) -> Iterator[JobView]:
+    """Of some jobs, ascending, the views that are asked for.  Raises DamagedRun."""
+    groups = groups_of(topic, queue, seqs)
+    if command.group is not None:
+        seqs = [seq for seq in seqs if groups.get(seq) == command.group]
+    for seq, row in zip(seqs, queue.rows(seqs), strict=True):
+        view = view_of(queue, seq, now_ms, groups.get(seq), row)
+        if _is_wanted(view, command):
+            yield view
+
+
+def view_of(queue: Queue, seq: int, now_ms: int, group: str | None, row: JobRow | None) -> JobView:
+    """A job that is in its queue.
+
+    Args:
+        group: That of `groups_of`.
+        row: Its options.
+    """
+    job = queue.jobs.get(seq)
+    priority, ready_ms = (0, 0) if row is None else (row.priority, row.ready_ms)
     if job is None:
-        ready_ms = 0 if backlog is None else backlog.not_before(seq)
         if ready_ms > now_ms:
             return JobView(seq, "delayed", group, priority, ready_at=ready_ms)
         return JobView(seq, "ready", group, priority)

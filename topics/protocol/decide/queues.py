@@ -102,6 +102,10 @@ class QueueCommands:
             self._state.queues.note_lag(topic.topic_id)
         self._waiting.look_soon(topic.topic_id)
 
+    def on_configured(self, topic: Topic) -> None:
+        """A topic has another config, by which workers that wait may get jobs."""
+        self._waiting.look_soon(topic.topic_id)
+
     def on_removed(self, topic: Topic) -> None:
         """Jobs were removed on request: the streams that held them may take others."""
         queue = self._state.queues.get(topic.topic_id)
@@ -236,6 +240,8 @@ class QueueCommands:
                 granted.append((token, who, grant))
         if queue.backlog is not None:
             queue.backlog.order.end_take()
+        # Waiters that are left get jobs by the clock alone, where nothing else happens.
+        waiting.retry_ms = self._leases.pace_ms(topic, queue, moment.now_ms)
         for token, who, grant in granted:
             if who.stream is None:
                 is_short = len(grant.seqs) < who.limit

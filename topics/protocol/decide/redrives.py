@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 import numpy as np
 
+from topics.nesting import deep
 from topics.protocol.commit.copies import Copies, gather, without
 from topics.protocol.commit.unit_of_work import UnitOfWork, logs_deletes, partition_required
 from topics.protocol.decide.partial_scans import PartialScans, Scan
@@ -55,6 +56,9 @@ class _Grouped(msgspec.Struct, rename={"group": "$group"}):
     """What of a `meta` is looked at."""
 
     group: Any = None
+
+
+_grouped: Final = deep(msgspec.json.Decoder(_Grouped).decode)
 
 
 class Redrives:
@@ -240,7 +244,7 @@ class Redrives:
         def rewrite(seq: int, meta: bytes) -> bytes:
             meta = without(meta, STAMPS)
             if GROUP in meta:
-                group = msgspec.json.decode(meta, type=_Grouped).group
+                group = _grouped(meta).group
                 if isinstance(group, str) and 0 < len(group.encode()) <= self._group_bytes_max:
                     groups[seq] = group
                     return without(meta, "$group")

@@ -184,17 +184,20 @@ class ScheduleCommands:
 
     def _require_options(self, config: ScheduleConfig, now_ms: int) -> None:
         """Raises Rejection: 400 for options of a job that no tick could give: the topic is a log, or is to be made one;
-        it waits for longer than any job may (115, 132)."""
+        it waits for longer than any job may, or than its queue keeps one (115, 132)."""
         job, topic = config.record.job, self._state.topics.get(config.topic)
         if job is None:
             return
-        made = config.config or _DEFAULT
-        if (made if topic is None else topic.config).type != "queue":
+        queue = config.config or _DEFAULT if topic is None else topic.config
+        if queue.type != "queue":
             what = f'topic "{config.topic}" is a log: its records have no options of jobs'
             raise Rejection(ErrorCode.INVALID_REQUEST, f"{what} - at `$.record`")
         if job.not_before - now_ms > DELAY_MS_MAX:
             what = f"`not_before` is {DELAY_MS_MAX} ms from now at most"
             raise Rejection(ErrorCode.INVALID_REQUEST, f"{what} - at `$.record.not_before`")
+        if 0 < queue.ttl_ms < job.delay_ms:
+            what = f"the job would be gone before: `ttl_ms` is {queue.ttl_ms}"
+            raise Rejection(ErrorCode.INVALID_REQUEST, f"{what} - at `$.record.delay_ms`")
 
     def _known(self, command: Named) -> Schedule | None:
         """The schedule of that name, if there is one; 403 where its topic is not the caller's."""

@@ -53,7 +53,7 @@ class TopicCommands:
     """Topics of one engine.
 
     Args:
-        has_room: Called for a topic that may take more than before.
+        configured: Called for a topic that has another config.
         dropped: Called for a topic that was deleted, with the last head that it showed.
     """
 
@@ -61,12 +61,12 @@ class TopicCommands:
         self,
         unit: UnitOfWork,
         *,
-        has_room: Callable[[Topic], None],
+        configured: Callable[[Topic], None],
         dropped: Callable[[Topic], None],
     ) -> None:
         self._unit = unit
         self._state = unit.state
-        self._has_room = has_room
+        self._on_configured = configured
         self._dropped = dropped
         self.commands: dict[type, Callable[[Any, Moment], Outcome]] = {
             PutTopic: self._put,
@@ -153,7 +153,7 @@ class TopicCommands:
             if config.ttl_ms != old.ttl_ms:
                 unit.expire(each, now_ms)
         unit.add_partitions(topic, now_ms)
-        self._has_room(topic)
+        self._on_configured(topic)
 
     def _configure_done(self, queue: Topic, configured: TopicConfigured, now_ms: int) -> None:
         """What became of a queue's jobs is kept as its new config says."""

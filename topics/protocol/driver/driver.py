@@ -335,7 +335,7 @@ class Driver:
                 if not self.commit.is_turn_due:
                     self.commit.turn_soon()
             else:
-                self.work_soon()
+                self._go_on_soon()
         if type(result) is Parked:
             assert isinstance(command, Parking)
             return self._park(command, token, result, deliver)
@@ -387,7 +387,7 @@ class Driver:
             return
         if self.engine.unit.has_events:
             self.commit.end_turn()
-        self.work_soon()
+        self._go_on_soon()
 
     # ------------------------------------------------------------------ commands that park
 
@@ -523,8 +523,19 @@ class Driver:
         else:
             has_work = not self._is_work_due and self._acceptance.may_read_on
         if has_work:
-            self._is_work_due = True
-            self._host.work_soon()
+            self._begin_work()
+
+    def _begin_work(self) -> None:
+        self._is_work_due = True
+        self._host.work_soon()
+
+    def _go_on_soon(self) -> None:
+        """Work that follows a change of which nothing is written, and answers to commands that it woke: no write brings
+        them."""
+        if self.engine.unit.wakes and not self._is_work_due:
+            self._begin_work()
+        else:
+            self.work_soon()
 
     def work_off(self) -> None:
         """Do a bounded part of the work that no command asks for."""

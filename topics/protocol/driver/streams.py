@@ -9,6 +9,7 @@ nothing of bytes and of connections.
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from topics.protocol.decide.push_streams import PushStream
+from topics.protocol.driver.client_states import ClientState, state_of
 from topics.protocol.engine import Engine
 from topics.protocol.model.access import ANYONE, Caller
 from topics.protocol.model.commands import Begin, Claim, View
@@ -142,6 +143,10 @@ class SessionStream:
         """The frame's records cannot be read: its topic ends in this stream."""
         self._watches.on_unreadable(self._stream, frame)
 
+    def state(self) -> ClientState:
+        """Where it stands in each partition."""
+        return state_of(self._watched.values())
+
     def close(self, now_ms: int) -> None:
         self._watches.close_session_stream(self._session, self._stream, now_ms)
 
@@ -208,6 +213,10 @@ class SocketStream:
             if watched.place is not WatchPlace.GONE or watched.partition is not None:
                 yield name, standing_of(watched)
 
+    def state(self) -> ClientState:
+        """Where it stands in each partition."""
+        return state_of(self._stream.watched.values())
+
     def close(self) -> None:
         self._watches.close_socket(self._stream)
 
@@ -259,6 +268,10 @@ class JobStream:
     def take(self, moment: Moment) -> list[Jobs]:
         """The jobs that it is given now; `wake` is called when there may be more."""
         return self._commands.take(self._stream, moment)
+
+    def state(self) -> ClientState:
+        """How many jobs the worker holds."""
+        return ClientState({self.name: None}, in_flight=len(self._stream.held))
 
     def close(self, moment: Moment) -> None:
         """The connection is gone: what it holds may be claimed at once."""

@@ -265,9 +265,10 @@ class Coordinator:
         """Members are to join the next generation."""
         if live.phase is GroupPhase.PREPARING:
             return
-        if live.phase is GroupPhase.EMPTY and self._delay_ms:
+        if live.phase is GroupPhase.EMPTY:
+            # Without a delay too: a member that was told its id and does not come holds up no first generation.
             live.deadline_ms = now_ms + min(self._delay_ms, live.rebalance_ms)
-            live.extends_until_ms = now_ms + live.rebalance_ms
+            live.extends_until_ms = now_ms + live.rebalance_ms if self._delay_ms else 0
             live.has_more = False
         else:
             live.deadline_ms, live.extends_until_ms = now_ms + live.rebalance_ms, 0

@@ -139,6 +139,13 @@ def positions_of(value: Mapping[str, object], topics: Collection[str]) -> dict[s
     return found
 
 
+def positions_in(composite_id: bytes) -> dict[str, int]:
+    """The positions of an id of this server's own, by the engine's names of partitions; none where it is a list,
+    which says no names."""
+    value = _decoded(composite_id.decode()) or {}
+    return {name: seq for name, seq in value.items() if _is_position(seq)}
+
+
 def _decoded(text: str) -> dict[str, object] | None:
     try:
         value = orjson.loads(urlsafe_b64decode(text.encode() + b"=="))

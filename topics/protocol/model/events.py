@@ -645,7 +645,7 @@ class PlacedKeyImage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JobImage(msgspec.Struct, frozen=True, array_like=True):
-    """A job that was delivered before: leased until `until_ms` where `lease` is not 0, else
+    """A job that was delivered, or released, before: leased until `until_ms` where `lease` is not 0, else
     claimable from then on."""
 
     seq: int

@@ -16,6 +16,7 @@ INT_MAX: Final = 2**31 - 1
 TEXT_MAX: Final = 1024
 """Characters of a value."""
 _WHOLE: Final = re.compile("[+-]?[0-9]{1,20}")
+_REPLICA: Final = re.compile("[0-9]+:[0-9]+")
 
 
 class KeptConfig(NamedTuple):
@@ -45,16 +46,28 @@ def items(text: str) -> list[str]:
     return [each for each in dict.fromkeys(found) if each]
 
 
-def _number(kind: int, default: int, least: int) -> KeptConfig:
-    most = INT_MAX if kind == INT else LONG_MAX
+def _number(kind: int, default: int, least: int, most: int | None = None) -> KeptConfig:
+    greatest = most or (INT_MAX if kind == INT else LONG_MAX)
 
     def parsed(text: str) -> str:
         value = whole_number(text)
-        if not least <= value <= most:
-            raise ValueError(f"a number from {least} to {most}")
+        if not least <= value <= greatest:
+            raise ValueError(f"a number from {least} to {greatest}")
         return str(value)
 
     return KeptConfig(kind, str(default), parsed)
+
+
+def _gzip_level() -> KeptConfig:
+    level = _number(INT, -1, -1, 9)
+
+    def parsed(text: str) -> str:
+        found = level.parsed(text)
+        if found == "0":
+            raise ValueError("a number from 1 to 9, or -1 for gzip's own")
+        return found
+
+    return level._replace(parsed=parsed)
 
 
 def _ratio(default: str) -> KeptConfig:
@@ -84,8 +97,16 @@ def _choice(kind: int, default: str, *others: str) -> KeptConfig:
     return KeptConfig(kind, default, parsed)
 
 
-def _list() -> KeptConfig:
-    return KeptConfig(LIST, "", lambda text: ",".join(items(text)))
+def _replicas() -> KeptConfig:
+    """All replicas, or those of some partitions on some nodes."""
+
+    def parsed(text: str) -> str:
+        found = items(text)
+        if found != ["*"] and not all(map(_REPLICA.fullmatch, found)):
+            raise ValueError("* or a list of PARTITION:NODE")
+        return ",".join(found)
+
+    return KeptConfig(LIST, "", parsed)
 
 
 DELETE_RETENTION: Final = "delete.retention.ms"
@@ -96,19 +117,19 @@ MIN_COMPACTION_LAG: Final = "min.compaction.lag.ms"
 MIN_DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
 
 KEPT: Final[Mapping[str, KeptConfig]] = {
-    "compression.gzip.level": _number(INT, -1, -1),
-    "compression.lz4.level": _number(INT, 9, 1),
+    "compression.gzip.level": _gzip_level(),
+    "compression.lz4.level": _number(INT, 9, 1, 17),
     "compression.type": _choice(
         STRING, "producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"
     ),
-    "compression.zstd.level": _number(INT, 3, -131_072),
+    "compression.zstd.level": _number(INT, 3, -131_072, 22),
     DELETE_RETENTION: _number(LONG, 86_400_000, 0),
     "file.delete.delay.ms": _number(LONG, 60_000, 0),
     "flush.messages": _number(LONG, LONG_MAX, 1),
     "flush.ms": _number(LONG, LONG_MAX, 0),
-    "follower.replication.throttled.replicas": _list(),
+    "follower.replication.throttled.replicas": _replicas(),
     "index.interval.bytes": _number(INT, 4096, 0),
-    "leader.replication.throttled.replicas": _list(),
+    "leader.replication.throttled.replicas": _replicas(),
     "local.retention.bytes": _number(LONG, -2, -2),
     "local.retention.ms": _number(LONG, -2, -2),
     MAX_COMPACTION_LAG: _number(LONG, LONG_MAX, 1),

@@ -5,7 +5,7 @@ grammar was checked, the rest is rendered here.  A stored record is always one l
 stand only between tokens of valid JSON, and becomes a space.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final, TypeAlias
 
@@ -29,6 +29,9 @@ JsonText: TypeAlias = Any
 
 Text that may be long is joined and not formatted: `b"%b"` grows its result as it goes, which takes
 0.5 ms for a megabyte, where a join takes 10 µs.  Up to 16 KB they cost the same."""
+
+_Row: TypeAlias = tuple[int, int, int, int, int, int]
+"""Where a record's text begins in its run, its sizes (whole, `data`, `meta`), its tag's id, its form."""
 
 _DATA_AND_BRACE: Final = DATA_KEY_SIZE + 1
 _COPIED_BYTES: Final = 64 << 10
@@ -177,57 +180,84 @@ def _projected(
 ) -> list[bytes]:
     lo, hi = span
     columns = run.columns
-    offset = columns.offset[lo:hi].tolist()
-    size = columns.size[lo:hi].tolist()
-    data_size = columns.data_size[lo:hi].tolist()
-    meta_size = columns.meta_size[lo:hi].tolist()
     tag_id = columns.tag_id[lo:hi].tolist() if tags else [0] * (hi - lo)
-    forms = columns.form[lo:hi].tolist() if run.has_forms else repeat(0, hi - lo)
+    rows = zip(
+        columns.offset[lo:hi].tolist(),
+        columns.size[lo:hi].tolist(),
+        columns.data_size[lo:hi].tolist(),
+        columns.meta_size[lo:hi].tolist(),
+        tag_id,
+        columns.form[lo:hi].tolist() if run.has_forms else repeat(0, hi - lo),
+        strict=True,
+    )
     shown: dict[int, bytes] = {0: b""}
     ids = list(set(tag_id) - {0})
     for i, tag in zip(ids, run.tags_of(ids), strict=True):
         shown[i] = b',"$tag":' + orjson.dumps(tag)
-    out = []
+    first = int(columns.offset[lo])
     if data and meta and len(text) <= _COPIED_BYTES:
         raw = text if isinstance(text, bytes) else bytes(text)
-        first = offset[0]
-        for at, whole, tail, more, tagged, form in zip(
-            offset, size, data_size, meta_size, tag_id, forms, strict=True
-        ):
-            if not whole:
-                next(inserts)
-                continue
-            at -= first
-            end = at + whole
-            # Behind the head: `data`, `meta` where there is one, the last brace.
-            cut = end - tail - _DATA_AND_BRACE - (more + META_KEY_SIZE if more else 0)
-            head = raw[at:cut]
-            if form:
-                head = _shown_head(head, form, tags=tags, meta=meta)
-            out.append(head + next(inserts) + shown[tagged] + raw[cut:end])
-        return out
-    view: JsonText = memoryview(text)
-    for i, form in zip(range(hi - lo), forms, strict=True):
-        if not size[i]:
+        return _whole(rows, raw, first, shown, inserts, tags=tags)
+    return _parts(rows, memoryview(text), first, shown, inserts, tags=tags, meta=meta, data=data)
+
+
+def _whole(
+    rows: Iterable[_Row],
+    raw: bytes,
+    first: int,
+    shown: Mapping[int, bytes],
+    inserts: Iterator[bytes],
+    *,
+    tags: bool,
+) -> list[bytes]:
+    """Records with `data` and `meta`: each in two cuts of small text."""
+    out = []
+    for at, size, data_size, meta_size, tag, form in rows:
+        if not size:
             next(inserts)
             continue
-        at = offset[i] - offset[0]
-        meta_full = meta_size[i] + META_KEY_SIZE if meta_size[i] else 0
-        data_end = at + size[i] - 1 - meta_full
-        head_end = data_end - data_size[i] - DATA_KEY_SIZE
+        at -= first
+        end = at + size
+        # Behind the head: `data`, `meta` where there is one, the last brace.
+        cut = end - data_size - _DATA_AND_BRACE - (meta_size + META_KEY_SIZE if meta_size else 0)
+        head = raw[at:cut]
+        if form:
+            head = _shown_head(head, form, tags=tags, meta=True)
+        out.append(head + next(inserts) + shown[tag] + raw[cut:end])
+    return out
+
+
+def _parts(
+    rows: Iterable[_Row],
+    view: JsonText,
+    first: int,
+    shown: Mapping[int, bytes],
+    inserts: Iterator[bytes],
+    *,
+    tags: bool,
+    meta: bool,
+    data: bool,
+) -> list[bytes]:
+    """Records with the parts that are asked for, out of text that is not copied before."""
+    out = []
+    for at, size, data_size, meta_size, tag, form in rows:
+        if not size:
+            next(inserts)
+            continue
+        at -= first
+        meta_full = meta_size + META_KEY_SIZE if meta_size else 0
+        data_end = at + size - 1 - meta_full
+        head_end = data_end - data_size - DATA_KEY_SIZE
         head = view[at:head_end]
         if form:
             head = _shown_head(bytes(head), form, tags=tags, meta=meta)
-        out.append(
-            b"".join(
-                (
-                    head,
-                    next(inserts),
-                    shown[tag_id[i]],
-                    view[head_end:data_end] if data else b"",
-                    view[data_end : data_end + meta_full] if meta else b"",
-                    b"}",
-                )
-            )
+        parts = (
+            head,
+            next(inserts),
+            shown[tag],
+            view[head_end:data_end] if data else b"",
+            view[data_end : data_end + meta_full] if meta else b"",
+            b"}",
         )
+        out.append(b"".join(parts))
     return out

@@ -22,9 +22,9 @@ from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.job_options import DIGEST_BYTES, DecodedOptions, encoded_options
 from topics.protocol.model.records import LIVE
 from topics.protocol.state.claim_order import ClaimOrder, order_of
-from topics.protocol.state.job import Job, JobPlace
+from topics.protocol.state.job import AGAIN, Job, JobPlace
 from topics.protocol.state.job_groups import group_max_of, name_groups, note_groups
-from topics.protocol.state.job_table import DELAYED, EXPIRING, GONE, SEQ_MAX, TAGGED, JobTable
+from topics.protocol.state.job_table import DELAYED, GONE, SEQ_MAX, TAGGED, JobTable
 from topics.protocol.state.priority_order import PriorityOrder
 from topics.protocol.state.seq_times import SeqTimes
 from topics.protocol.state.topic import Topic
@@ -208,9 +208,7 @@ class Backlog:
             ready[at] = rows["ready_ms"][here]
             late = rows["ready_ms"][here] > self.now_ms
             ends = rows["expires_ms"][here]
-            flags = rows["flags"]
-            flags[here[late]] |= DELAYED
-            flags[here[ends > 0]] |= EXPIRING
+            rows["flags"][here[late]] |= DELAYED
             if (ends > 0).any():
                 self._expiries.add(ends[ends > 0], own[here[ends > 0]])
                 self.ends_sooner = True
@@ -242,21 +240,33 @@ class Backlog:
     def _meet_known(self, seqs: NDArray[np.int64]) -> None:
         for seq in seqs.tolist():
             job = self._queue.jobs[seq]
-            self.order.move(job, JobPlace.FRESH, job.place, self.now_ms)
+            self.order.move(job, JobPlace.FRESH, job.place)
+            self._note_expiry(job)
 
     # ------------------------------------------------------------------ what happens to jobs
 
     def known(self, seq: int) -> None:
         """A job that was never delivered is, or was released, now."""
-        if self.delayed or self.may_expire:
-            self.delayed -= self.table.clear(seq, DELAYED | EXPIRING) & DELAYED
+        if self.delayed:
+            self.delayed -= self.table.clear(seq, DELAYED) & DELAYED
 
     def begun(self, jobs: Sequence[Job]) -> None:
         """Jobs that were never delivered, or released, are leased."""
-        for job in jobs if self.delayed or self.may_expire else ():
+        for job in jobs if self.delayed else ():
             self.known(job.seq)
         if self.order.is_capped:
             self.order.begun([job for job in jobs if job.seq <= self.seen])
+
+    def released(self, job: Job) -> None:
+        """A job that has to be started in time may be claimed sooner than was asked: its time begins then."""
+        if job.seq <= self.seen:
+            self._note_expiry(job)
+
+    def _note_expiry(self, job: Job) -> None:
+        at_ms = self._ends_ms(job.seq, job) if self.may_expire else 0
+        if at_ms:
+            self._expiries.add(np.array([at_ms]), np.array([job.seq]))
+            self.ends_sooner = True
 
     def ended(self, jobs: Sequence[Job]) -> None:
         """Jobs that were leased are gone; `gone` follows."""
@@ -266,7 +276,7 @@ class Backlog:
     def moved(self, job: Job, before: JobPlace, place: JobPlace) -> None:
         """A job that was delivered, or released, is elsewhere now."""
         if job.seq <= self.seen:
-            self.order.move(job, before, place, self.now_ms)
+            self.order.move(job, before, place)
 
     def gone(
         self,
@@ -326,11 +336,12 @@ class Backlog:
             _, due = self._expiries.take(now_ms, limit - len(found))
             if not len(due):
                 break
+            self.table.settle()  # of a job that was delivered and is done, the mark tells
             for seq in due.tolist():
-                row = self.table.row(seq)
-                if row is not None and row.flags & EXPIRING:
+                job = self._queue.jobs.get(seq)
+                if self.is_late(seq, job, now_ms) and (job is None or job.place is AGAIN):
                     found.append(seq)
-        return sorted(found)
+        return sorted(set(found))
 
     # ------------------------------------------------------------------ questions
 
@@ -358,12 +369,21 @@ class Backlog:
         """The group that was given to a job."""
         return self.options_of([seq])[0][1]
 
-    def not_before(self, seq: int) -> int:
-        """From when on a job may be claimed; 0: at once."""
-        row = self.table.row(seq)
-        return 0 if row is None else row.ready_ms
+    def is_late(self, seq: int, job: Job | None, now_ms: int) -> bool:
+        """Whether the time is over within which a job has to be started; it is not, once the job was.
 
-    def is_late(self, seq: int, now_ms: int) -> bool:
-        """Whether the time is over within which a job had to be started."""
+        Args:
+            job: That of the seq, where it was delivered, or released, before.
+        """
+        return 0 < self._ends_ms(seq, job) <= now_ms
+
+    def _ends_ms(self, seq: int, job: Job | None) -> int:
+        """Until when a job has to be started, which counts from when it may be claimed first (132); 0: no matter when."""
         row = self.table.row(seq)
-        return row is not None and 0 < row.expires_ms <= now_ms
+        if row is None or row.flags & GONE or not row.expires_ms:
+            return 0
+        if job is None or job.is_expired:
+            return row.expires_ms
+        if not row.is_early(job):
+            return 0  # it was started
+        return job.released_ms + row.expires_ms - row.ready_ms

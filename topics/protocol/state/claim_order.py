@@ -72,7 +72,7 @@ class ClaimOrder(Protocol):
     def ended(self, jobs: Sequence[Job]) -> None:
         """Jobs that were leased are gone; `leave` follows."""
 
-    def move(self, job: Job, before: JobPlace, place: JobPlace, now_ms: int) -> None:
+    def move(self, job: Job, before: JobPlace, place: JobPlace) -> None:
         """A job that was delivered, or released, is elsewhere now."""
 
     def leave(self, spans: NDArray[np.int64]) -> None:

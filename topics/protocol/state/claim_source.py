@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.state.job import AGAIN, Job
+from topics.protocol.state.job_table import JobTable
 from topics.protocol.state.topic import Topic
 
 SKIPPED: Final = 1024
@@ -28,6 +29,7 @@ class Source:
     """Jobs that are claimed in one order.
 
     Attributes:
+        table: The options of the queue's jobs.
         priority: Theirs; of a group in order, that of the first of its jobs that were added.
         options: What a claim says of each, where none has a group.
         again: A heap of jobs that were delivered before, by seq.
@@ -35,15 +37,28 @@ class Source:
         fresh, at: Jobs that were never delivered, by seq, from `at` on.
     """
 
-    __slots__ = ("again", "at", "due", "fresh", "options", "priority")
+    __slots__ = ("again", "at", "due", "fresh", "options", "priority", "table")
 
-    def __init__(self, priority: int) -> None:
+    def __init__(self, priority: int, table: JobTable) -> None:
         self.priority = priority
+        self.table = table
         self.options = priority, None
         self.again: list[int] = []
         self.due: list[Due] = []
         self.fresh = array("Q")
         self.at = 0
+
+    def is_early(self, job: Job) -> bool:
+        """Whether its place is that of a job which was never delivered, by when it was released."""
+        row = None if job.deliveries or not job.released_ms else self.table.row(job.seq)
+        return row is not None and row.is_early(job)
+
+    def come_again(self, topic: Topic, job: Job) -> None:
+        """A job that was delivered, or released, may be claimed."""
+        if self.is_early(job):
+            heappush(self.due, due_of(topic, job.seq, job.released_ms))
+        else:
+            heappush(self.again, job.seq)
 
     def push_dues(self, dues: Sequence[Due]) -> None:
         """The delays of these jobs are over."""
@@ -84,7 +99,8 @@ class Source:
         while again:
             seq = again[0]
             job = jobs.get(seq)
-            if job is not None and job.place is AGAIN and seq not in taken:
+            is_here = job is not None and job.place is AGAIN and not self.is_early(job)
+            if is_here and seq not in taken:
                 return seq
             heappop(again)
         return None
@@ -129,7 +145,7 @@ class Source:
         while due and (before is None or due[0][0] < before):
             seq = due[0][2]
             job = jobs.get(seq)
-            is_here = is_there(seq) if job is None else job.place is AGAIN and not job.deliveries
+            is_here = is_there(seq) if job is None else job.place is AGAIN and self.is_early(job)
             if is_here and seq not in taken:
                 return due[0]
             heappop(due)
@@ -163,7 +179,8 @@ def dues_of(topic: Topic, seqs: NDArray[np.int64], ready_ms: NDArray[np.int64]) 
 
 
 def due_of(topic: Topic, seq: int, ready_ms: int) -> Due:
-    """The same of one job."""
+    """The same of one job, which others may have been appended with in the millisecond in which it was released."""
     if topic.last_ts_ms < ready_ms:
         return topic.head_seq, ready_ms, seq
-    return int(topic.last_before(np.array([ready_ms]))[0]), ready_ms, seq
+    before, through = topic.last_before(np.array([ready_ms, ready_ms + 1])).tolist()
+    return max(before, min(through, seq - 1)), ready_ms, seq

@@ -60,8 +60,8 @@ class GroupSource(Source):
 
     __slots__ = ("entry", "first", "group", "is_ordered", "lane", "number")
 
-    def __init__(self, priority: int, number: int, *, is_ordered: bool) -> None:
-        super().__init__(priority)
+    def __init__(self, priority: int, table: JobTable, number: int, *, is_ordered: bool) -> None:
+        super().__init__(priority, table)
         self.number = number
         self.group: Group | None = None
         self.is_ordered = is_ordered
@@ -152,7 +152,8 @@ class GroupOrder:
         name = (0 if is_ordered else priority, group)
         found = self._sources.get(name)
         if found is None:
-            found = GroupSource(priority, len(self._numbered) + 1, is_ordered=is_ordered)
+            number = len(self._numbered) + 1
+            found = GroupSource(priority, self._table, number, is_ordered=is_ordered)
             self._sources[name] = found
             self._numbered.append(found)
             if self.is_capped and group:
@@ -204,7 +205,7 @@ class GroupOrder:
         else:
             self._count_blocked(group)
 
-    def move(self, job: Job, before: JobPlace, place: JobPlace, now_ms: int) -> None:
+    def move(self, job: Job, before: JobPlace, place: JobPlace) -> None:
         if place is not AGAIN and not self.is_capped:
             return
         seq = job.seq
@@ -212,11 +213,8 @@ class GroupOrder:
         if source.is_ordered:
             if before is JobPlace.FRESH:
                 heappush(source.again, seq)
-        elif place is AGAIN and job.deliveries:
-            heappush(source.again, seq)
         elif place is AGAIN:
-            # Its time is that of the release, which the job may not have yet.
-            heappush(source.due, due_of(self._topic, seq, job.until_ms or now_ms))
+            source.come_again(self._topic, job)
         group = source.group
         if group is None:
             self._place(source)
@@ -319,7 +317,7 @@ class GroupOrder:
         job = self._jobs.get(seq)
         if job is None:
             return self._number_of.get(seq) > 0
-        return job.place is AGAIN and (due is None or not job.deliveries)
+        return job.place is AGAIN and (due is None or source.is_early(job))
 
     def _pop(self, source: GroupSource) -> int:
         """The first job of a source, which has just left its lane."""
@@ -417,11 +415,14 @@ class GroupOrder:
         if source.is_ordered:
             row = self._table.row(seq) if self._table.live else None
             priority, ready_ms = (0, 0) if row is None else (row.priority, row.ready_ms)
-            if ready_ms and seq not in self._jobs:
+            job = self._jobs.get(seq)
+            if job is not None and source.is_early(job):
+                ready_ms = job.released_ms
+            if ready_ms:
                 due = due_of(self._topic, seq, ready_ms)
         entry = source.entry
         is_here = entry is not None and source.lane == priority
-        key = () if self.is_fair else self._key(seq, due)
+        key = () if self.is_fair else self._key(source, seq, due)
         if entry is not None and is_here and entry[0] == key:
             return
         self._entries += 1
@@ -437,10 +438,10 @@ class GroupOrder:
         if len(lane) > 4 * len(self._numbered) + 64:
             self._lanes[priority] = _rid(lane)
 
-    def _key(self, seq: int, due: Due | None) -> Key:
+    def _key(self, source: GroupSource, seq: int, due: Due | None) -> Key:
         """Where a job stands among the first jobs of sources (131)."""
         job = self._jobs.get(seq)
-        if job is not None and job.deliveries:
+        if job is not None and not source.is_early(job):
             return 0, seq
         return (1, seq, 0, 0) if due is None else (1, *due)
 

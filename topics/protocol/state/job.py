@@ -120,6 +120,8 @@ class Job(msgspec.Struct, eq=False):
         refusals: How often the dead-letter topic did not take it.
         is_reported: Its damage is in the server's log.
         is_expired: It was not started in time.
+        released_ms: When it was last to be tried as if it were new, which an operator asked for; 0: never, or it was
+            given back since.
         ran_out_ms: Through when the lease held of a job that rests since; 0: it rests for another reason.
         notes: What workers said of it; None: nothing.
         queued: It has an entry in the heap of claimable jobs, valid or not: never two, or one claim
@@ -138,6 +140,7 @@ class Job(msgspec.Struct, eq=False):
     is_expired: bool = False
     ran_out_ms: int = 0
     notes: JobNotes | None = None
+    released_ms: int = 0
 
     @property
     def is_dead(self) -> bool:
@@ -147,7 +150,14 @@ class Job(msgspec.Struct, eq=False):
     @property
     def is_logged(self) -> bool:
         """Whether the log has something of it where leases are in none: it was given back, or noted."""
-        return not self.lease or self.notes is not None or self.deliveries > 1
+        return bool(
+            not self.lease or self.notes is not None or self.deliveries > 1 or self.released_ms
+        )
+
+    @property
+    def is_new_again(self) -> bool:
+        """Whether a later process finds out what is known of it: it was never delivered, and its time is over."""
+        return self.is_expired and not self.released_ms
 
     @property
     def ends_ms(self) -> int:
@@ -170,13 +180,20 @@ class Job(msgspec.Struct, eq=False):
         return JobImage(
             self.seq,
             self.deliveries,
-            self.until_ms if self.place in TOLD_TIMES else 0,
+            self.until_ms if self.place in TOLD_TIMES else self._since_release_ms,
             *((0, "") if is_over else (self.lease, self.node)),
             self.notes,
         )
 
     def image_of_log(self) -> JobImage:
         """The same where leases do not outlive the process."""
+        if self.released_ms and self.place is LEASED and self.deliveries == 1:
+            return JobImage(self.seq, 0, self.released_ms, 0, "", self.notes)
         is_delayed = self.place is JobPlace.DELAYED
-        until_ms = self.until_ms if is_delayed else 0
+        until_ms = self.until_ms if is_delayed else self._since_release_ms
         return JobImage(self.seq, self.deliveries, until_ms, 0, "", self.notes)
+
+    @property
+    def _since_release_ms(self) -> int:
+        """From when on a job may be claimed that counts as never delivered, for its place among others; else 0."""
+        return 0 if self.deliveries else self.released_ms

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.protocol.model.job_options import DIGEST_BYTES, ROW, DecodedOptions
+from topics.protocol.state.job import Job
 from topics.protocol.state.run_list import rows_of
 
 DELAYED: Final = 1
 """The job was never delivered, and may not be claimed yet."""
-EXPIRING: Final = 2
-"""It was never delivered, and ends if it is not in time."""
 GONE: Final = 4
 """The job is done, or was removed."""
 TAGGED: Final = 8
@@ -44,6 +43,10 @@ class JobRow(NamedTuple):
     def given_group(self) -> int:
         """The group that was asked for; 0: none."""
         return 0 if self.flags & TAGGED else self.group
+
+    def is_early(self, job: Job) -> bool:
+        """Whether the job may be claimed sooner than was asked, and was not started yet."""
+        return not job.deliveries and 0 < job.released_ms < self.ready_ms
 
 
 class Removed(NamedTuple):
@@ -180,7 +183,7 @@ class JobTable:
         Args:
             options: Each behind the last one.
         """
-        self._mark_gone()
+        self.settle()
         before, chunks = JobTable(), self._chunks
         first_seq = self._firsts[0] if chunks else SEQ_MAX
         merged: list[DecodedOptions] = []
@@ -225,7 +228,7 @@ class JobTable:
             are_marked: What is gone is marked so; else the mark may be missing.
         """
         if are_marked:
-            self._mark_gone()
+            self.settle()
         at = max(bisect_right(self._firsts, first_seq) - 1, 0)
         for chunk in self._chunks[at:]:
             seqs = chunk.seqs
@@ -340,7 +343,7 @@ class JobTable:
         if were_delivered and not self._is_keyed:
             self._leaving += seqs
             if len(self._leaving) >= _LEAVING_MAX:
-                self._mark_gone()
+                self.settle()
             return _NOTHING
         firsts, delayed, keys, is_empty = self._firsts, 0, [], False
         for seq in seqs:
@@ -360,8 +363,8 @@ class JobTable:
             self._drop_empty()
         return Removed(delayed, keys)
 
-    def _mark_gone(self) -> None:
-        """Mark jobs that left since this was last called; what reads marks calls it before."""
+    def settle(self) -> None:
+        """Mark the jobs that are gone and not marked so yet; what reads marks calls it before."""
         if not self._leaving:
             return
         seqs = np.array(sorted(self._leaving))

@@ -5,13 +5,13 @@ Cost: a claim looks at each job that it takes, and at sources that became empty 
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from heapq import heappop
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.protocol.state.claim_source import Source, Taken, by_source, due_of, dues_of
+from topics.protocol.state.claim_source import Source, Taken, by_source, dues_of
 from topics.protocol.state.job import AGAIN, Job, JobPlace
 from topics.protocol.state.job_table import JobTable
 from topics.protocol.state.topic import Topic
@@ -64,7 +64,7 @@ class PriorityOrder:
         """The source of a priority, which gets a job."""
         found = self._sources.get(priority)
         if found is None:
-            found = self._sources[priority] = Source(priority)
+            found = self._sources[priority] = Source(priority, self._table)
         at = bisect_right(self._levels, priority)
         if not at or self._levels[at - 1] != priority:
             self._levels.insert(at, priority)
@@ -82,15 +82,9 @@ class PriorityOrder:
     def ended(self, jobs: Sequence[Job]) -> None:
         """As `begun`."""
 
-    def move(self, job: Job, before: JobPlace, place: JobPlace, now_ms: int) -> None:
-        if place is not AGAIN:
-            return
-        source = self._source(self._priority_of(job.seq))
-        if job.deliveries:
-            heappush(source.again, job.seq)
-        else:
-            # Its time is that of the release, which the job may not have yet.
-            heappush(source.due, due_of(self._topic, job.seq, job.until_ms or now_ms))
+    def move(self, job: Job, before: JobPlace, place: JobPlace) -> None:
+        if place is AGAIN:
+            self._source(self._priority_of(job.seq)).come_again(self._topic, job)
 
     def leave(self, spans: NDArray[np.int64]) -> None:
         """As `begun`."""

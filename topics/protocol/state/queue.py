@@ -47,6 +47,7 @@ from topics.protocol.state.job import (
 )
 from topics.protocol.state.job_groups import is_arranged
 from topics.protocol.state.job_starts import JobStarts
+from topics.protocol.state.job_table import JobRow
 from topics.protocol.state.topic import Topic
 from topics.protocol.state.unique_jobs import UniqueJobs
 
@@ -182,6 +183,16 @@ class Queue:
                 self.unique.note(digest.tobytes(), seq, hold_ms)
             elif digest.any():
                 self.unique.recall(digest.tobytes(), seq)
+
+    def row(self, seq: int) -> JobRow | None:
+        """The options of a job; None where it has none."""
+        return None if self.backlog is None else self.backlog.table.row(seq)
+
+    def rows(self, seqs: Sequence[int]) -> list[JobRow | None]:
+        """The same of some, in any order."""
+        if self.backlog is None or not seqs:
+            return [None] * len(seqs)
+        return self.backlog.table.rows(seqs)
 
     def configure(self, topic: Topic) -> None:
         """The topic's config is what it is now."""
@@ -321,14 +332,19 @@ class Queue:
             self._doubtful.difference_update(event.seqs)
         for seq, deliveries in zip(event.seqs, event.deliveries, strict=True):
             job = self._job(seq)
-            self._move(job, JobStep.POSTPONED if postponed else JobStep.RELEASED)
+            if self.taking is not None:
+                self.taking.keep(job)
             job.deliveries = deliveries
+            job.released_ms = 0 if deliveries else event.now_ms
+            self._move(job, JobStep.POSTPONED if postponed else JobStep.RELEASED)
             if not deliveries and job.is_dead:
                 self._revive(job)  # it was asked to be tried again
             job.lease, job.node, job.ran_out_ms = 0, "", 0
             job.until_ms = max(event.ready_ms, event.now_ms)
             if postponed:
                 self._note_time(event.ready_ms, seq)
+            elif self.backlog is not None and not deliveries:
+                self.backlog.released(job)
             self._note_end(job)
 
     def note(self, event: JobsNoted) -> None:
@@ -722,11 +738,12 @@ class Queue:
 
     def image(self, *, lasting: bool) -> QueueImage:
         """As a checkpoint keeps it; with its leases only where they outlive the process (§0.10)."""
+        known = [job for job in self.jobs.values() if not job.is_new_again]
         if not lasting:
-            kept = [job.image_of_log() for job in self.jobs.values() if job.is_logged]
+            kept = [job.image_of_log() for job in known if job.is_logged]
             fresh_from = self.fresh_from if kept else 1
             return QueueImage(self.dead_lettered, fresh_from, kept, *self.image_end())
-        jobs = [job.image() for job in self.jobs.values()]
+        jobs = [job.image() for job in known]
         return QueueImage(self.dead_lettered, self.fresh_from, jobs, *self.image_end())
 
     def image_end(self) -> tuple[bool, bytes, int, list[int]]:
@@ -754,6 +771,7 @@ class Queue:
             job = self._job(made.seq)
             job.deliveries, job.lease, job.node = made.deliveries, made.lease, made.node
             job.until_ms = made.until_ms
+            job.released_ms = 0 if made.deliveries else made.until_ms
             if made.lease and made.until_ms:
                 self._move(job, LEASE_STEP)
                 heappush(self._held, job.seq)

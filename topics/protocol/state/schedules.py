@@ -26,7 +26,7 @@ class Schedule:
     Attributes:
         made_ms: When it was made: `every_ms` counts from then.
         next_ms: The tick that comes next; None: there is none, or it is paused.
-        fired_total: Records appended.
+        fired_total: Ticks and runs that happened; one whose unique job was there already appended nothing.
         missed_total: Ticks that did not happen.
         run: The last record.
     """

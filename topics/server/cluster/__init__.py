@@ -13,7 +13,6 @@ link_socket   the same at the node that decides
 tokens        by what nodes know one another
 neighbours    who leads, where the others are, and the answer of `GET /v0/cluster`
 snapshots     another node's store in the place of this one's
-store_files   this node's store, for others to take
 exchange      HTTP's part of all that
 figures       what metrics tell of it
 """

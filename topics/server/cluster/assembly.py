@@ -27,8 +27,8 @@ from topics.server.cluster.node.node_standing import NodeStanding
 from topics.server.cluster.node.runtime import ClusterRuntime
 from topics.server.cluster.node.standing import Standing
 from topics.server.cluster.peers import Peers
-from topics.server.cluster.store_files import StoreFiles
 from topics.server.http.holders import Holders
+from topics.server.http.store_files import StoreFiles
 from topics.server.observing.observer import Observer
 from topics.server.service.shell import Shell
 from topics.settings import Settings

@@ -31,7 +31,6 @@ from topics.server.cluster.neighbours import Neighbours, trimmed_of
 from topics.server.cluster.peers import Peers, not_leader
 from topics.server.cluster.positions import parse_position
 from topics.server.cluster.service import NodeService
-from topics.server.cluster.store_files import SCOPES, FileRequest, StoreFiles
 from topics.server.cluster.tokens import FORWARDED, is_token
 from topics.server.http import fields
 from topics.server.http.exchange import TopicsExchange
@@ -43,6 +42,7 @@ from topics.server.http.probes import plain
 from topics.server.http.reports import Reported, Told
 from topics.server.http.request import Admitted
 from topics.server.http.responder import POSITION, Responder
+from topics.server.http.store_files import StoreFiles
 from topics.server.links.desk import Desk
 from topics.server.links.served_streams import STREAMS
 from topics.server.observing.measures import OTHER
@@ -86,11 +86,11 @@ class ClusterExchange(TopicsExchange):
             holders,
             guard=guard,
             trace_meta=trace_meta,
+            files=files,
             service=self._node,
         )
         self._neighbours = neighbours
         self._peers = peers
-        self.files = files
         self._kafka_nodes = kafka_nodes
         self._face = FaceService(runtime, neighbours, peers)
         peers.key_of = self._key_of
@@ -99,6 +99,9 @@ class ClusterExchange(TopicsExchange):
     def carried_by(self, shared: Shared) -> None:
         self._shared = shared
         self._peers.answers = shared.answers
+
+    def _has_whole(self, name: str) -> bool:
+        return self._node.standing.leads or self._runtime.engine.is_logged(name)
 
     @property
     def parts(self) -> tuple[Service, Slots, Guard | None, Nodes | None]:
@@ -110,38 +113,6 @@ class ClusterExchange(TopicsExchange):
     def _is_nodes(self, head: Head) -> bool:
         token = next((value for name, value in head.headers if name == FORWARDED), None)
         return token is not None and is_token(token, self._peers.token)
-
-    def begin(self, head: Head, connection: int = 0) -> "Answer | Admitted":
-        if self.files is not None and StoreFiles.is_asked(head.method, head.path):
-            # It ends as an admission does: the type of the drivers, and not of what is built on this.
-            return self._begin_file(self.files, head)  # type: ignore[return-value]
-        return super().begin(head, connection)
-
-    def _begin_file(self, files: StoreFiles, head: Head) -> Answer | FileRequest:
-        """A request for the store's files, by another node or by a key that may read everything."""
-        call = self._call_of(head)
-        try:
-            if not self._is_nodes(head):
-                self._admit_reader(call)
-        except Rejection as refusal:
-            return call.refuse(refusal)
-        return files.begin(call)
-
-    def _call_of(self, head: Head) -> Responder:
-        """Of a request that stands in no table of routes: it is the nodes' own, and counted with what no
-        route takes."""
-        header = fields.reader(head.headers)
-        return Responder(self._runtime, self._observer, head, header, time.perf_counter(), OTHER)
-
-    def _admit_reader(self, call: Responder) -> None:
-        if self._origins is not None:
-            self._origins.check(call.header, call.head.path)
-        if self._guard is not None:
-            caller = self._guard.require_key(call.head)
-            caller.require_scopes(SCOPES)
-            if caller.prefixes:
-                what = "the key may not touch every topic, and the store's files hold them all"
-                raise Rejection(ErrorCode.FORBIDDEN, what)
 
     def drain(self) -> None:
         """What waits for news at another node ends, and so does not hold up the stop."""
@@ -160,6 +131,7 @@ class ClusterExchange(TopicsExchange):
             slot,
             self._scraping,
             self.history,
+            self.connected,
             self._trace_meta,
             judged.max_body_bytes,
             self._beats,
@@ -176,6 +148,12 @@ class ClusterExchange(TopicsExchange):
             return self._open_link(head, call)
         except Rejection as refusal:
             return call.refuse(refusal)
+
+    def _call_of(self, head: Head) -> Responder:
+        """Of a handshake that stands in no table of routes: it is the nodes' own, and counted with what no
+        route takes."""
+        header = fields.reader(head.headers)
+        return Responder(self._runtime, self._observer, head, header, time.perf_counter(), OTHER)
 
     def _open_link(self, head: Head, call: Responder) -> LinkSocket:
         """Raises Rejection."""

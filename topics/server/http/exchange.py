@@ -13,25 +13,28 @@ from typing import Any
 from topics.protocol.faces.http.origins import OriginRule, cors_fields, is_preflight
 from topics.protocol.faces.http.routes import find_route, item_of
 from topics.protocol.model.access import Caller
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.access.failures import Failures
 from topics.server.access.guard import Guard
 from topics.server.access.key_ring import KeyRing
 from topics.server.access.keys import Entry
 from topics.server.http import fields
 from topics.server.http.beats import Beats
+from topics.server.http.connected import Connected
 from topics.server.http.heads import Judged
 from topics.server.http.holders import Holders
 from topics.server.http.interface import Answer, Head, Opening, Socket
 from topics.server.http.reports import Reporter, reporters
 from topics.server.http.request import Admitted
 from topics.server.http.responder import Responder
+from topics.server.http.store_files import SCOPES, FileRequest, StoreFiles
 from topics.server.observing import metrics, usage
 from topics.server.observing.figures import source_of
 from topics.server.observing.history import History
 from topics.server.observing.measures import OTHER, RequestMeasures
 from topics.server.observing.observer import Observer
 from topics.server.observing.scraping import Scraping
+from topics.server.service.clients import Clients
 from topics.server.service.nodes import Nodes
 from topics.server.service.service import LocalService, Service
 from topics.server.service.shell import READY, Phase, Shell, not_serving
@@ -49,6 +52,7 @@ class TopicsExchange:
         holders: Says who sent a request that has no key.
         guard: The keys; None where the server has none.
         trace_meta: Whether the records of an append name its trace in their meta.
+        files: What gives the store's files; None where there are none to give.
         service: Decides commands and opens streams; None: the runtime's engine does.
     """
 
@@ -61,6 +65,7 @@ class TopicsExchange:
         *,
         guard: Guard | None = None,
         trace_meta: bool = False,
+        files: StoreFiles | None = None,
         service: Service | None = None,
     ) -> None:
         self._runtime = runtime
@@ -69,8 +74,16 @@ class TopicsExchange:
         self._observer = observer or Observer()
         self._guard = guard
         self._trace_meta = trace_meta
+        self.files = files
         self._holders = holders or Holders()
-        self.slots = Slots(runtime.limits, self._holders.peer)
+        self.clients = Clients(
+            lambda: runtime.engine,
+            lambda: runtime.now_ms,
+            self._has_whole,
+            is_whole=self._service.has_engine,
+        )
+        self.connected = Connected(self.clients)
+        self.slots = Slots(runtime.limits, self._holders.peer, self.clients)
         self._scraping = Scraping(runtime, self._source)
         self.history = History(runtime, self._observer.measures)
         if self._service.has_engine:
@@ -96,6 +109,10 @@ class TopicsExchange:
             # server runs is decided for each request.
             if judged is None:
                 fields.require_single(head.headers)
+                if self.files is not None and StoreFiles.is_asked(head.method, head.path):
+                    # It ends as an admission does: the type of the drivers, and not of what is
+                    # built on this.
+                    return self._begin_file(self.files, call)  # type: ignore[return-value]
                 found = self._find(head, call)
                 if isinstance(found, Answer):
                     return found
@@ -106,7 +123,7 @@ class TopicsExchange:
             if judged.needs_serving and self._runtime.phase is not READY:
                 raise not_serving(self._runtime)
             call.route = judged.label
-            slot = Slot(self.slots, head.client, call.caller, connection)
+            slot = Slot(self.slots, head.client, call.caller, connection, header=header)
             if judged.is_counted and self.slots.bounds_requests:
                 slot.begin_request()
             admitted = self._admit(call, judged, slot)
@@ -135,10 +152,32 @@ class TopicsExchange:
             slot,
             self._scraping,
             self.history,
+            self.connected,
             self._trace_meta,
             judged.max_body_bytes,
             self._beats,
         )
+
+    def _begin_file(self, files: StoreFiles, call: Responder) -> FileRequest:
+        """A request for the store's files, by another node or by a key that may read everything.
+
+        Raises:
+            Rejection: 403, 401.
+        """
+        if not self._is_nodes(call.head):
+            if self._origins is not None:
+                self._origins.check(call.header, call.head.path)
+            if self._guard is not None:
+                caller = self._guard.require_key(call.head)
+                caller.require_scopes(SCOPES)
+                if caller.prefixes:
+                    what = "the key may not touch every topic, and the store's files hold them all"
+                    raise Rejection(ErrorCode.FORBIDDEN, what)
+        return files.begin(call)
+
+    def _is_nodes(self, head: Head) -> bool:
+        """Whether another node of the same cluster asks."""
+        return False
 
     def _find(self, head: Head, call: Responder) -> Answer | Judged:
         """The route, for a page that may ask; or the answer to a page that asks whether it may.
@@ -173,6 +212,10 @@ class TopicsExchange:
         finally:
             admitted.close()
 
+    def _has_whole(self, name: str) -> bool:
+        """Whether the engine of this process has all records of a partition."""
+        return self._service.has_engine or self._runtime.engine.is_logged(name)
+
     def _source(self, caller: Caller) -> metrics.Measured:
         """What metrics are made of."""
         more = (self._observer.measures.families(), usage.families())
@@ -186,7 +229,7 @@ class TopicsExchange:
 
     def reporters(self) -> Mapping[str, Reporter]:
         """What makes the reports that another process asks for, by their kinds."""
-        return reporters(self._runtime, self._scraping, self.history)
+        return reporters(self._runtime, self._scraping, self.history, self.connected)
 
     @property
     def parts(self) -> tuple[Service, Slots, Guard | None, Nodes | None]:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from topics.protocol.driver.reply import Reply, Ticket
+from topics.protocol.faces.http.clients import ClientList, ClientQuery, parse_clients
 from topics.protocol.faces.http.cluster import Cluster
 from topics.protocol.faces.http.negotiation import prefers_json
 from topics.protocol.faces.http.query import parse_query
@@ -18,6 +19,7 @@ from topics.protocol.faces.http.route import Probe
 from topics.protocol.faces.http.server import LimitsInForce, parse_history
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
+from topics.server.http.connected import Connected
 from topics.server.http.interface import Answer, Pending
 from topics.server.http.reports import REPORTED, Reported, encode, health, ready
 from topics.server.http.responder import JSON, Responder
@@ -36,6 +38,7 @@ class Sources(NamedTuple):
 
     scraping: Scraping
     history: History
+    connected: Connected
     cluster: Cluster
 
 
@@ -84,6 +87,9 @@ def answer_probe(
             return _File(call, name, console)
         case Probe.HISTORY:
             return plain(call, _history(call, query, sources.history))
+        case Probe.CLIENTS:
+            asked = parse_clients(parse_query(query))
+            return _clients(call, asked, sources)
         case Probe.CLUSTER:
             return plain(call, open_object(sources.cluster))
         case Probe.TRIM:
@@ -96,6 +102,18 @@ def answer_probe(
 def _history(call: Responder, query: bytes, history: History) -> bytes:
     step_ms, after_ms = parse_history(parse_query(query))
     return history.document(step_ms, after_ms, call.caller)
+
+
+def _clients(call: Responder, asked: ClientQuery, sources: Sources) -> Pending:
+    """One page of who is connected, here and in the readers of this server."""
+    reported = Reported(call, partial(plain, call))
+
+    def told(found: ClientList) -> None:
+        found.node = sources.cluster.node
+        reported.told(open_object(found))
+
+    sources.connected.ask(asked, call.caller, told)
+    return reported
 
 
 class PageFiles(Protocol):
@@ -242,7 +260,9 @@ def _reported(call: Responder, probe: Probe, query: bytes, service: Service, slo
     if probe is Probe.METRICS:
         return _ScrapedElsewhere(call, service, slot)
     arguments = b""
-    if probe is Probe.HISTORY:
+    if probe is Probe.CLIENTS:
+        arguments = encode(parse_clients(parse_query(query)))
+    elif probe is Probe.HISTORY:
         arguments = encode(parse_history(parse_query(query)))
     reported = Reported(call, partial(plain, call))
     reported.ticket = service.report(probe.name, arguments, slot, reported.told)

@@ -11,12 +11,14 @@ import msgspec
 
 from topics.protocol.commit.unit_of_work import read_only
 from topics.protocol.driver.reply import Ticket
+from topics.protocol.faces.http.clients import ClientQuery
 from topics.protocol.faces.http.rendering import open_object
 from topics.protocol.faces.http.route import Probe
 from topics.protocol.faces.http.server import Health, Ready
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
+from topics.server.http.connected import Connected
 from topics.server.http.interface import Answer
 from topics.server.http.responder import Responder
 from topics.server.observing.history import History
@@ -29,11 +31,14 @@ Reporter: TypeAlias = Callable[[bytes, Caller, Told], None]
 """Makes a report of its arguments, for a caller; gives it to the last argument, now or later.  Raises
 Rejection."""
 
-REPORTED: Final = frozenset((Probe.HEALTH, Probe.READY, Probe.HISTORY, Probe.METRICS))
+REPORTED: Final = frozenset(
+    (Probe.HEALTH, Probe.READY, Probe.HISTORY, Probe.METRICS, Probe.CLIENTS)
+)
 """Probes whose answer is a report."""
 
 encode: Final = msgspec.msgpack.Encoder().encode
 _decode_history: Final = msgspec.msgpack.Decoder(tuple[int, int]).decode
+_decode_clients: Final = msgspec.msgpack.Decoder(ClientQuery).decode
 _decode_flag: Final = msgspec.msgpack.Decoder(bool).decode
 
 
@@ -52,8 +57,13 @@ def ready(shell: Shell) -> bytes:
     return open_object(Ready(status="ready", wal_replay_complete=True, topics=topics))
 
 
-def reporters(shell: Shell, scraping: Scraping, history: History) -> Mapping[str, Reporter]:
+def reporters(
+    shell: Shell, scraping: Scraping, history: History, connected: Connected
+) -> Mapping[str, Reporter]:
     """What makes the reports of this process, by their kinds."""
+
+    def tell_clients(arguments: bytes, caller: Caller, told: Told) -> None:
+        connected.ask(_decode_clients(arguments), caller, lambda found: told([open_object(found)]))
 
     def tell_history(arguments: bytes, caller: Caller, told: Told) -> None:
         told([history.document(*_decode_history(arguments), caller)])
@@ -67,13 +77,14 @@ def reporters(shell: Shell, scraping: Scraping, history: History) -> Mapping[str
     return {
         Probe.HEALTH.name: lambda _, __, told: told([health(shell)]),
         Probe.READY.name: lambda _, __, told: told([ready(shell)]),
+        Probe.CLIENTS.name: tell_clients,
         Probe.HISTORY.name: tell_history,
         Probe.METRICS.name: tell_metrics,
     }
 
 
 class Reported:
-    """Implements `interface.Pending`: the answer made of another process's report.
+    """Implements `interface.Pending`: the answer made of a report that may come later.
 
     Args:
         answer: Makes it.

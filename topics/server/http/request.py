@@ -5,6 +5,7 @@ Knows nothing of how heads are judged and of how answers are sent.
 
 import secrets
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -24,6 +25,7 @@ from topics.protocol.model.commands import Append, Command
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.records import Buffer
 from topics.server.http.beats import Beats
+from topics.server.http.connected import Connected
 from topics.server.http.heads import Judged
 from topics.server.http.inflation import at_once, inflate, let_go, too_large
 from topics.server.http.interface import Answer, Pending, Socket, Source, Streaming
@@ -60,6 +62,7 @@ class Admitted(msgspec.Struct, eq=False):
     _slot: Slot
     _scraping: Scraping
     _history: History
+    _connected: Connected
     _traces: bool
     max_body_bytes: int
     _beats: Beats
@@ -107,7 +110,7 @@ class Admitted(msgspec.Struct, eq=False):
         """The answer of what is no command."""
         call = self._call
         if isinstance(target, Probe):
-            sources = Sources(self._scraping, self._history, self._cluster())
+            sources = Sources(self._scraping, self._history, self._connected, self._cluster())
             name, query = self._judged.name, self._query
             return answer_probe(call, target, name, query, sources, self._service, self._slot)
         assert isinstance(target, StreamKind)
@@ -194,7 +197,8 @@ class Admitted(msgspec.Struct, eq=False):
         return self._opened(opening, found)
 
     def _begin_watch(self, stream: WatchSession) -> Streaming:
-        return self._begun(WatchFeed(self._call.runtime, stream, self._beats))
+        client = self._slot.connect("watch", stream.state)
+        return self._begun(WatchFeed(self._call.runtime, stream, self._beats, client))
 
     def _work(self) -> Answer | Streaming | Pending:
         call, query = self._call, parse_query(self._query)
@@ -203,11 +207,12 @@ class Admitted(msgspec.Struct, eq=False):
             known = StreamOpening(call, self._begin_head)
             found = self._service.require_queue(asked.topic, self._slot, known.opened)
             return self._opened(known, found)
-        opening = StreamOpening(call, self._begin_work)
+        opening = StreamOpening(call, partial(self._begin_work, asked.node))
         return self._opened(opening, self._service.jobs(asked, self._slot, opening.opened))
 
-    def _begin_work(self, jobs: PushedJobs) -> Streaming:
-        return self._begun(WorkFeed(self._call.runtime, jobs, self._beats))
+    def _begin_work(self, node: str, jobs: PushedJobs) -> Streaming:
+        client = self._slot.connect("work", jobs.state, node)
+        return self._begun(WorkFeed(self._call.runtime, jobs, self._beats, client))
 
     def _begin_head(self, _: None) -> Streaming:
         return self._begun(None)
@@ -252,7 +257,8 @@ class Admitted(msgspec.Struct, eq=False):
         call.is_timed = False
         call.observe(101)
         call.forget_secrets()
-        return SocketFeed(self._service, stream, self._slot)
+        client = self._slot.connect("websocket", stream.state)
+        return SocketFeed(self._service, stream, self._slot, client)
 
     def too_large(self) -> Answer:
         return self._call.refuse(too_large(self.max_body_bytes), close=True)

@@ -18,6 +18,7 @@ from topics.protocol.model.access import gone
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Appended
 from topics.server.http.watch_feed import SHUTTING_DOWN
+from topics.server.service.clients import Client
 from topics.server.service.frames import Frames, Unreadable
 from topics.server.service.giving_way import GivingWay
 from topics.server.service.service import Positions, Service, WatchSocket
@@ -36,12 +37,16 @@ class SocketFeed:
     Args:
         stream: What it is subscribed to: nothing yet.
         slot: Says who asks.
+        client: Leaves with the socket.
     """
 
     is_binary = False
 
-    def __init__(self, service: Service, stream: WatchSocket, slot: Slot) -> None:
+    def __init__(
+        self, service: Service, stream: WatchSocket, slot: Slot, client: Client | None = None
+    ) -> None:
         self._service = service
+        self._client = client
         self._shell = shell = service.shell
         self._slot = slot
         self._caller = slot.caller
@@ -259,3 +264,5 @@ class SocketFeed:
         self._wake = None
         self._frames.close()
         self._stream.close()
+        if self._client is not None:
+            self._client.leave()

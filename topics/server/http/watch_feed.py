@@ -13,6 +13,7 @@ from topics.protocol.driver.streams import Frame, Gather, RecordFrame
 from topics.protocol.faces.http import sse
 from topics.protocol.model.records import Buffer
 from topics.server.http.beats import TICK_S, Beats
+from topics.server.service.clients import Client
 from topics.server.service.frames import Frames, Unreadable
 from topics.server.service.service import WatchSession
 from topics.server.service.shell import Phase, Shell
@@ -29,13 +30,21 @@ class WatchFeed:
     Args:
         stream: Which is open.
         beats: What times heartbeats; None: one of its own.
+        client: Leaves with the stream.
     """
 
-    def __init__(self, shell: Shell, stream: WatchSession, beats: Beats | None = None) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        stream: WatchSession,
+        beats: Beats | None = None,
+        client: Client | None = None,
+    ) -> None:
         self._shell = shell
         self._loop = asyncio.get_running_loop()
         self._beats = Beats() if beats is None else beats
         self._stream = stream
+        self._client = client
         stream.wake_by(self._on_news)
         self._frames = Frames(stream, shell, self._on_news, "sse")
         self._beat_s = self._stream.heartbeat_ms / 1000
@@ -201,3 +210,5 @@ class WatchFeed:
         if self._beat is not None:
             self._beats.forget(self._beat, self._on_beat)
         self._stream.close(self._shell.now_ms)
+        if self._client is not None:
+            self._client.leave()

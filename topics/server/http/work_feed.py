@@ -9,6 +9,7 @@ from topics.protocol.faces.http.statuses import STATUSES
 from topics.protocol.model.limits import HEARTBEAT_MS_DEFAULT
 from topics.server.http.beats import TICK_S, Beats
 from topics.server.http.watch_feed import SHUTTING_DOWN
+from topics.server.service.clients import Client
 from topics.server.service.jobs import PushedJobs
 from topics.server.service.shell import Phase, Shell
 
@@ -22,13 +23,21 @@ class WorkFeed:
     Args:
         jobs: The stream, which is open.
         beats: What times heartbeats; None: one of its own.
+        client: Leaves with the stream.
     """
 
-    def __init__(self, shell: Shell, jobs: PushedJobs, beats: Beats | None = None) -> None:
+    def __init__(
+        self,
+        shell: Shell,
+        jobs: PushedJobs,
+        beats: Beats | None = None,
+        client: Client | None = None,
+    ) -> None:
         self._shell = shell
         self._loop = asyncio.get_running_loop()
         self._beats = Beats() if beats is None else beats
         self._jobs = jobs
+        self._client = client
         self._wake: Callable[[], None] = _nothing
         self._is_begun = False
         self._is_over = False
@@ -100,6 +109,8 @@ class WorkFeed:
         self._wake = _nothing
         self._beats.forget(self._beat, self._on_beat)
         self._jobs.close()
+        if self._client is not None:
+            self._client.leave()
 
 
 def _nothing() -> None:

@@ -1,23 +1,26 @@
 """One request of a client of Kafka's, and the client."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from topics.protocol.driver.client_states import ClientState
 from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.kafka.apis import Asked
 from topics.protocol.faces.kafka.roles import APIS, OF_EVERY_NODE, Role, told
 from topics.protocol.faces.kafka.schema import types
 from topics.protocol.model.access import ANYONE, Caller, Scope
-from topics.protocol.model.commands import Command
+from topics.protocol.model.commands import Command, FetchPart
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Outcome
 from topics.protocol.model.permission import permitted
 from topics.server.kafka.measures import KafkaMeasures
 from topics.server.kafka.steps import Later, Steps
+from topics.server.service.clients import AGENT_CHARS_MAX
+from topics.server.service.clients import Client as Connected
 from topics.server.service.nodes import Nodes, Seen
 from topics.server.service.service import Service
 from topics.server.service.shell import ThreadCall
@@ -29,6 +32,10 @@ TURN_S: Final = 0.002
 """A request of many parts gives way to others after this."""
 LOOK_PARTS: Final = 16
 """Parts between two looks at the clock."""
+NOWHERE: Final = 1 << 62
+"""Stands for an offset below 0, which is as far out as a place may be."""
+FETCHED_MAX: Final = 64
+"""Partitions of a fetch that are kept, to be told of."""
 MANY_PARTS: Final = 500
 """The answer to a request of more parts is made on a thread."""
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << number for number in range(3, 9))
@@ -39,7 +46,11 @@ _OF_TOPIC: Final[Mapping[Scope, int]] = {
     "admin": _CREATE | _ALTER | _DESCRIBE | _ALTER_CONFIGS,
     "delete": _DELETE | _DESCRIBE,
 }
-"""Kafka's operations on a topic, by the scope of a key that allows them; likewise on a server."""
+"""Kafka's operations on a topic, by the scope of a key that allows them; likewise on a group and on a server."""
+_OF_GROUP: Final[Mapping[Scope, int]] = {
+    "read": _READ | _DESCRIBE,
+    "delete": _DELETE | _DESCRIBE,
+}
 _OF_SERVER: Final[Mapping[Scope, int]] = {
     "read": _DESCRIBE,
     "write": _DESCRIBE | _IDEMPOTENT_WRITE,
@@ -73,6 +84,8 @@ class Client:
         may_ask: It needs no login, or has logged in.
         mechanism: It has begun to log in by this.
         mute_s: How long nothing is read from it behind the answer that is written next.
+        fetched: The first partitions of its last fetch, up to `FETCHED_MAX`.
+        shown: What is told of it where an operator asks who is connected.
     """
 
     def __init__(self, number: int, address: str, local: tuple[str, int], *, may_ask: bool) -> None:
@@ -83,6 +96,30 @@ class Client:
         self.may_ask = may_ask
         self.mechanism: str | None = None
         self.mute_s = 0.0
+        self.fetched: Sequence[FetchPart] = ()
+        self.shown: Connected | None = None
+
+    def state(self) -> ClientState:
+        """Where it reads."""
+        return ClientState(
+            {part.topic: part.after_seq for part in self.fetched if part.after_seq < NOWHERE}
+        )
+
+    def named(self, name: str) -> None:
+        """It has called itself so."""
+        shown = self.shown
+        if shown is not None and shown.agent != name:
+            shown.agent = name[:AGENT_CHARS_MAX]
+
+    def logged_in(self, caller: Caller) -> None:
+        self.caller, self.may_ask = caller, True
+        if self.shown is not None:
+            self.shown.caller = caller
+
+    def joined(self, group: str) -> None:
+        """It is a member of a group; empty: of none."""
+        if self.shown is not None:
+            self.shown.group = group
 
 
 class Call:
@@ -151,8 +188,15 @@ class Call:
 
     def operations(self, name: str | None = None) -> int:
         """What the client may do with a topic of that name, or with the server: a bit for each of Kafka's operations."""
+        return self._operations(name, _OF_SERVER if name is None else _OF_TOPIC)
+
+    def operations_on_group(self, name: str) -> int:
+        """As `operations`, with a group of that name."""
+        return self._operations(name, _OF_GROUP)
+
+    def _operations(self, name: str | None, by_scope: Mapping[Scope, int]) -> int:
         found = 0
-        for scope, bits in (_OF_SERVER if name is None else _OF_TOPIC).items():
+        for scope, bits in by_scope.items():
             if self.lacks(scope, name) is None:
                 found |= bits
         return found

@@ -14,10 +14,11 @@ from topics.protocol.model.commands import (
     DeleteOffsets,
     DescribeTopics,
     FetchOffsets,
+    FindPlaces,
 )
 from topics.protocol.model.errors import Rejection
-from topics.protocol.model.fetched import TopicsDescribed
-from topics.protocol.model.groups import Membership, OffsetCommit
+from topics.protocol.model.fetched import PlacesFound, TopicsDescribed
+from topics.protocol.model.groups import GroupFault, GroupRefusal, Membership, OffsetCommit
 from topics.protocol.model.names import partition_name, partition_of
 from topics.protocol.model.outcomes import KeptOffset, OffsetsFound, OffsetsKept
 from topics.server.kafka.call import Call
@@ -27,6 +28,8 @@ PART: Final = 500
 """Offsets of one command."""
 _IDS_FROM: Final = 10
 """The version of OffsetCommit and OffsetFetch from which on topics are named by their ids."""
+_NO_GROUP_FROM: Final = 9
+"""The version of OffsetCommit from which on a group that is not there has an error of its own (KIP-848)."""
 _GROUPS_FROM: Final = 8
 """The version of OffsetFetch from which on it asks for several groups."""
 NO_OFFSET: Final = -1
@@ -120,6 +123,8 @@ def commit(call: Call) -> Steps[Any]:
         try:
             kept: OffsetsKept = yield from call.ask(CommitOffsets(request.group_id, some, member))
             codes = [_code(fault) for fault in kept.faults]
+        except GroupRefusal as refusal:
+            codes = yield from _refused_commit(call, some, refusal)
         except Rejection as refusal:
             codes = [errors.code_of_group(refusal)] * len(some)
         for answer, own in zip(answered[at : at + PART], codes, strict=True):
@@ -127,8 +132,22 @@ def commit(call: Call) -> Steps[Any]:
     return T.OffsetCommitResponse(topics=answers)
 
 
-def _code(fault: Any) -> int:
+def _code(fault: GroupFault | None) -> int:
     return 0 if fault is None else errors.FAULTS[fault]
+
+
+def _refused_commit(
+    call: Call, offsets: Sequence[OffsetCommit], refusal: GroupRefusal
+) -> Steps[Sequence[int]]:
+    """The errors of offsets that a client may not commit; that there is no such topic goes before, as in Kafka."""
+    fault = refusal.fault
+    if fault is GroupFault.NO_GROUP and call.version < _NO_GROUP_FROM:
+        fault = GroupFault.ILLEGAL_GENERATION
+    found: PlacesFound = yield from call.ask(FindPlaces([(each.topic, False) for each in offsets]))
+    return [
+        _code(fault) if each.missing is None else errors.UNKNOWN_TOPIC_OR_PARTITION
+        for each in found.places
+    ]
 
 
 # ---------------------------------------------------------------------- what was committed
@@ -264,6 +283,10 @@ def delete(call: Call) -> Steps[Any]:
     request, T = call.request, call.T
     if call.lacks("delete", request.group_id) is not None:
         return T.OffsetDeleteResponse(error_code=errors.GROUP_AUTHORIZATION_FAILED)
+    try:
+        yield from call.ask(DeleteOffsets(request.group_id, ()))  # whether there is such a group
+    except Rejection as refusal:
+        return T.OffsetDeleteResponse(error_code=errors.code_of_group(refusal))
     topics: list[_Topic] = yield from _topics(call, "delete", request.topics)
     answers = []
     for topic in topics:

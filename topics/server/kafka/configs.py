@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from topics.protocol.faces.kafka import configs, errors
 from topics.protocol.faces.kafka.configs import BadConfig
-from topics.protocol.faces.kafka.names import is_shown
+from topics.protocol.faces.kafka.names import is_legal, is_shown
 from topics.protocol.faces.kafka.schema import types
 from topics.protocol.model.commands import DescribeTopics, PutTopic
 from topics.protocol.model.config import TopicConfig
@@ -69,8 +69,7 @@ def _of_topic(call: Call, name: str, result: Any) -> Steps[dict[str, Any]]:
         return {}
     described: TopicsDescribed = yield from call.ask(DescribeTopics(names=[name]))
     if not described.topics or not is_shown(name):
-        result.error_code = errors.UNKNOWN_TOPIC_OR_PARTITION
-        result.error_message = _no_topic(name)
+        result.error_code, result.error_message = _no_topic(name)
         return {}
     has_synonyms = call.request.include_synonyms
     return {
@@ -79,8 +78,10 @@ def _of_topic(call: Call, name: str, result: Any) -> Steps[dict[str, Any]]:
     }
 
 
-def _no_topic(name: str) -> str:
-    return f"there is no topic {quote(name)}"
+def _no_topic(name: str) -> tuple[int, str]:
+    """The error of a topic that is not there, and why."""
+    code = errors.UNKNOWN_TOPIC_OR_PARTITION if is_legal(name) else errors.INVALID_TOPIC
+    return code, f"there is no topic {quote(name)}"
 
 
 def _no_configs(kind: int) -> str:
@@ -268,7 +269,7 @@ def _changed(
         return errors.INVALID_REQUEST, str(error)
     described: TopicsDescribed = yield from call.ask(DescribeTopics(names=[name]))
     if not described.topics or not is_shown(name):
-        return errors.UNKNOWN_TOPIC_OR_PARTITION, _no_topic(name)
+        return _no_topic(name)
     return (yield from _put(call, name, described.topics[0].config, change))
 
 

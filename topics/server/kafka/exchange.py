@@ -151,12 +151,16 @@ class KafkaExchange:
     def connected(self, address: str, local: tuple[str, int], end: Callable[[], None]) -> Client:
         """A connection; `end` ends it, where its key is removed."""
         client = Client(next(self._numbers), address, local, may_ask=self._guard is None)
+        if self._slots.clients is not None:
+            client.shown = self._slots.clients.enter("kafka", address, client.state)
         self._clients[client] = end
         self.measures.connections = len(self._clients)
         return client
 
     def gone(self, client: Client) -> None:
         """The connection is over."""
+        if client.shown is not None:
+            client.shown.leave()
         self._clients.pop(client, None)
         self.measures.connections = len(self._clients)
 
@@ -212,6 +216,7 @@ class KafkaExchange:
         return self._carried_out(self._call(client, asked, request), asked, frame)
 
     def _call(self, client: Client, asked: Asked, request: Any) -> Call:
+        client.named(asked.client or "")
         return Call(
             self._service,
             self._nodes,

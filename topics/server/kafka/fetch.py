@@ -15,7 +15,7 @@ from topics.protocol.model.errors import Rejection
 from topics.protocol.model.fetched import Fetched, FetchedPart, Missing, NoRecords
 from topics.protocol.model.names import partition_name
 from topics.protocol.model.records import Buffer
-from topics.server.kafka.call import LOOK_PARTS, Call
+from topics.server.kafka.call import FETCHED_MAX, LOOK_PARTS, NOWHERE, Call
 from topics.server.kafka.steps import Steps
 from topics.server.service import batches
 
@@ -52,6 +52,7 @@ def fetch(call: Call) -> Steps[Any]:
         return T.FetchResponse(error_code=errors.FETCH_SESSION_ID_NOT_FOUND)
     asked = yield from _asked(call)
     parts = [_wanted(each, call.version) for each in asked if not each.code]
+    call.client.fetched = parts if len(parts) <= FETCHED_MAX else parts[:FETCHED_MAX]
     wait_ms = min(request.max_wait_ms, WAIT_MS_MAX) if len(parts) == len(asked) else 0
     is_busy = False
     if wait_ms > 0 and request.min_bytes > 0:
@@ -174,8 +175,7 @@ def error_of_epoch(epoch: int, term: int) -> int:
 def _wanted(asked: _Asked, version: int) -> FetchPart:
     part = asked.part
     epoch = epoch_of(asked.topic.topic_id) if version >= 13 else None
-    # Below 0 there is no offset at all: it is as far out as one may be.
-    after_seq = part.fetch_offset if part.fetch_offset >= 0 else 1 << 62
+    after_seq = part.fetch_offset if part.fetch_offset >= 0 else NOWHERE
     name = partition_name(asked.name, part.partition)
     return FetchPart(name, epoch, after_seq, max(part.partition_max_bytes, 0))
 

@@ -7,7 +7,7 @@ from topics.protocol.model.commands import DeleteGroup, DescribeGroup, ListGroup
 from topics.protocol.model.errors import Rejection
 from topics.protocol.model.groups import CLASSIC, GroupFault, GroupPhase, GroupRefusal
 from topics.protocol.model.outcomes import GroupShown, GroupsListed
-from topics.server.kafka.call import Call
+from topics.server.kafka.call import Call, listed
 from topics.server.kafka.steps import Steps
 
 PAGE: Final = 500
@@ -20,7 +20,6 @@ _STATES: Final = {
     GroupPhase.DEAD: "Dead",
 }
 _PHASES: Final = {name.lower(): phase.value for phase, name in _STATES.items()}
-_TYPES: Final = {CLASSIC: "Classic"}
 _NOT_FOUND_FROM: Final = 6
 """The version of DescribeGroups from which on a group that is not there is an error."""
 
@@ -29,7 +28,10 @@ def describe(call: Call) -> Steps[Any]:
     """Groups with their members."""
     groups = []
     for name in call.request.groups:
-        groups.append((yield from _described(call, name)))
+        group = yield from _described(call, name)
+        if call.request.include_authorized_operations:
+            group.authorized_operations = call.operations_on_group(name)
+        groups.append(group)
         yield from call.part_done()
     return call.T.DescribeGroupsResponse(groups=groups)
 
@@ -62,7 +64,7 @@ def _described(call: Call, name: str) -> Steps[Any]:
             client_id=each.client_id,
             client_host=each.client_host,
             member_metadata=each.metadata_of(shown.protocol) if is_stable else b"",
-            member_assignment=each.assignment if is_stable else b"",
+            member_assignment=each.assignment,
         )
         for each in shown.members
     ]
@@ -94,7 +96,7 @@ def list_groups(call: Call) -> Steps[Any]:
                 group_id=each.name,
                 protocol_type=each.protocol_type,
                 group_state=_STATES[each.phase],
-                group_type=_TYPES[each.kind],
+                group_type=each.kind,
             )
             for each in page.groups
         )
@@ -108,7 +110,7 @@ def list_groups(call: Call) -> Steps[Any]:
 def delete(call: Call) -> Steps[Any]:
     """Groups without members go, with their offsets."""
     T, results = call.T, []
-    for name in call.request.groups_names:
+    for name in listed(call.request.groups_names):
         code = 0
         if call.lacks("delete", name) is not None:
             code = errors.GROUP_AUTHORIZATION_FAILED

@@ -44,5 +44,5 @@ def authenticate(call: Call, guard: Guard | None) -> Steps[Any]:
         return T.SaslAuthenticateResponse(
             error_code=errors.SASL_AUTHENTICATION_FAILED, error_message=_REFUSED
         )
-    client.caller, client.may_ask = caller, True
+    client.logged_in(caller)
     return T.SaslAuthenticateResponse(error_message=None)

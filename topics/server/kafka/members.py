@@ -17,7 +17,11 @@ from topics.server.kafka.steps import Steps
 
 _TWICE_FROM: Final = 4
 """The version of JoinGroup from which on a new member is told its id first (KIP-394)."""
+_TYPED_FROM: Final = 7
+"""The version of JoinGroup from which on an answer names the type of the group, and may have no protocol (KIP-559)."""
 _SKIPS_FROM: Final = 9
+_SYNC_TYPED_FROM: Final = 5
+"""The version of SyncGroup from which on a member has to say by which protocol it is assigned."""
 _MEMBERS_FROM: Final = 3
 """The version of LeaveGroup from which on it names several members."""
 BUSY_MS: Final = 1000
@@ -54,9 +58,10 @@ def join(call: Call) -> Steps[Any]:
         return T.JoinGroupResponse(
             throttle_time_ms=_throttle_ms(call),
             error_code=errors.code_of_group(refusal),
-            protocol_name="",
+            protocol_name=None if call.version >= _TYPED_FROM else "",
             member_id=member_id,
         )
+    call.client.joined(request.group_id)
     members = [
         T.JoinGroupResponseMember(member_id=member, group_instance_id=instance, metadata=metadata)
         for member, instance, metadata in found.members
@@ -75,6 +80,9 @@ def join(call: Call) -> Steps[Any]:
 def sync(call: Call) -> Steps[Any]:
     """What the leader assigned; the leader says it."""
     request, T = call.request, call.T
+    says = request.protocol_type, request.protocol_name
+    if call.version >= _SYNC_TYPED_FROM and None in says:
+        return T.SyncGroupResponse(error_code=errors.INCONSISTENT_GROUP_PROTOCOL)
     command = SyncGroup(
         group=request.group_id,
         member=_member(request),
@@ -152,6 +160,7 @@ def leave(call: Call) -> Steps[Any]:
         found: GroupLeft = yield from call.ask(LeaveGroup(request.group_id, named))
     except Rejection as refusal:
         return T.LeaveGroupResponse(error_code=errors.code_of_group(refusal))
+    call.client.joined("")
     codes = [0 if fault is None else errors.FAULTS[fault] for fault in found.faults]
     if call.version < _MEMBERS_FROM:
         return T.LeaveGroupResponse(error_code=codes[0])

@@ -291,7 +291,7 @@ def create_topics(call: Call) -> Steps[Any]:
     """Make topics, each by itself."""
     T, results, entries = call.T, [], 0
     named = Counter(each.name for each in call.request.topics)
-    for asked in call.request.topics:
+    for asked in _each_once(call.request.topics):
         result = T.CreatableTopicResult(name=asked.name)
         code, message = yield from _created(call, asked, result, is_twice=named[asked.name] > 1)
         result.error_code, result.error_message = code, message
@@ -301,6 +301,11 @@ def create_topics(call: Call) -> Steps[Any]:
         results.append(result)
     call.is_long = entries > ENTRIES_LONG
     return T.CreateTopicsResponse(topics=results)
+
+
+def _each_once(topics: Sequence[Any]) -> list[Any]:
+    """One of each name: as in Kafka, a name that is there twice has one answer."""
+    return list({each.name: each for each in topics}.values())
 
 
 def _created(
@@ -384,7 +389,7 @@ def create_partitions(call: Call) -> Steps[Any]:
     """Give topics more partitions, each by itself."""
     T, results = call.T, []
     named = Counter(each.name for each in call.request.topics)
-    for asked in call.request.topics:
+    for asked in _each_once(call.request.topics):
         result = T.CreatePartitionsTopicResult(name=asked.name)
         code, message = yield from _grown(call, asked, is_twice=named[asked.name] > 1)
         result.error_code, result.error_message = code, message
@@ -430,15 +435,20 @@ def delete_topics(call: Call) -> Steps[Any]:
         if call.version >= 6
         else [(name, NO_ID) for name in request.topic_names]
     )
-    for name, topic_id in asked:
+    named = Counter(asked)
+    for name, topic_id in named:
         result = T.DeletableTopicResult(name=name, topic_id=topic_id)
-        code, message = yield from _deleted(call, result)
+        code, message = yield from _deleted(call, result, is_twice=named[name, topic_id] > 1)
         result.error_code, result.error_message = code, message
         results.append(result)
     return T.DeleteTopicsResponse(responses=results)
 
 
-def _deleted(call: Call, result: Any) -> Steps[tuple[int, str | None]]:
+def _deleted(call: Call, result: Any, *, is_twice: bool) -> Steps[tuple[int, str | None]]:
+    if is_twice:
+        return errors.INVALID_REQUEST, _TWICE
+    if (result.name is None) == (result.topic_id == NO_ID):
+        return errors.INVALID_REQUEST, "either a name or an id says which topic"
     if result.name is None:
         epochs = [epoch_of(result.topic_id)]
         found: TopicsDescribed = yield from call.ask(DescribeTopics(epochs=epochs))

@@ -12,10 +12,11 @@ of a client's connection.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
+from topics.protocol.driver.client_states import ClientState
 from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.model.access import ANYONE, Caller, gone
@@ -76,6 +77,13 @@ class Served(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class Standing(Protocol):
+    """A stream of which can be said where its client stands."""
+
+    def state(self) -> ClientState: ...
+
+
 Opener: TypeAlias = "Callable[[Desk, AskedStream, Open], None]"
 """Opens a stream, now or later, and says so.  Raises Rejection."""
 Reporter: TypeAlias = Callable[
@@ -131,6 +139,11 @@ class Desk:
     @property
     def open_requests(self) -> int:
         return len(self._served)
+
+    def state_of(self, number: int) -> ClientState | None:
+        """Where the client of a stream stands; None where it is over."""
+        served = self._served.get(number)
+        return served.state() if isinstance(served, Standing) else None
 
     def received(self, data: bytes) -> None:
         """A message of the other process came."""

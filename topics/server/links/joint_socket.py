@@ -8,6 +8,7 @@ Invariants: a topic is subscribed in one half; a subscription is made whole in o
 
 from collections.abc import Callable, Mapping
 
+from topics.protocol.driver.client_states import ClientState
 from topics.protocol.driver.reply import Ticket
 from topics.protocol.driver.streams import DamagedFrame, Pulled, RecordFrame, StreamEnd
 from topics.protocol.model.commands import Begin, View
@@ -190,6 +191,11 @@ class JointSocket:
             self._local.unreadable(frame)
 
     # ------------------------------------------------------------------ the end
+
+    def state(self) -> ClientState:
+        here = ClientState() if self._local is None else self._local.state()
+        asked = 0 if self._remote is None else self._remote.number
+        return ClientState(here.seqs, dict.fromkeys(self._there), asked=asked)
 
     def close(self) -> None:
         self._is_closed = True

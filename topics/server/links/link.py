@@ -331,6 +331,7 @@ class RemoteStream:
     """A stream of another process: messages both ways.
 
     Attributes:
+        number: By which the link knows it.
         head: What the other process said of it when it was opened.
         has_ended: No more messages come.
         may_be_done, waits_for_news: As of a command.
@@ -344,7 +345,7 @@ class RemoteStream:
         deliver: "Callable[[RemoteStream | Rejection], None]",
     ) -> None:
         self._link = link
-        self._number = number
+        self.number = number
         self._deliver: Callable[[RemoteStream | Rejection], None] | None = deliver
         self._framing = Framing()
         self._flow = Flow(number, self._framing, _nothing)
@@ -375,7 +376,7 @@ class RemoteStream:
             return
         self.ended_by = refusal
         self.has_ended = True
-        self._link.forget(self._number)
+        self._link.forget(self.number)
         self._wake()
 
     def cancel(self) -> None:
@@ -428,7 +429,7 @@ class RemoteStream:
     def _tell_room(self) -> None:
         room = self._intake.room(self._messages.size_bytes)
         if room and not self._is_closed:
-            self._link.say(Window(self._number, room))
+            self._link.say(Window(self.number, room))
 
     # ------------------------------------------------------------------ the end
 
@@ -441,8 +442,8 @@ class RemoteStream:
         self._flow.close()
         self._framing.clear()
         self._messages.clear()
-        self._link.forget(self._number)
-        self._link.say(Ended(self._number))
+        self._link.forget(self.number)
+        self._link.say(Ended(self.number))
 
 
 class _Pieces:

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from topics.protocol.driver.client_states import ClientState
 from topics.protocol.driver.reply import Ticket
 from topics.protocol.driver.streams import (
     DamagedFrame,
@@ -12,6 +13,7 @@ from topics.protocol.driver.streams import (
     StreamEnd,
 )
 from topics.protocol.model.commands import Begin, Claim, View
+from topics.protocol.model.cursor import positions_in
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.server.links import streams
 from topics.server.links.codec import decode_frame, decode_rejection, encode_command
@@ -95,6 +97,9 @@ class RemoteSession(_RemoteFrames):
         self.id = found[0]
         return found[1]
 
+    def state(self) -> ClientState:
+        return ClientState(there=positions_in(self.id), asked=self._stream.number)
+
     def close(self, now_ms: int) -> None:
         self._stream.close()
 
@@ -159,6 +164,11 @@ class RemoteSocket(_RemoteFrames):
         """Go on there with what is watched here."""
         self._stream.say(MessageKind.ADOPT, streams.encode(standing))
 
+    @property
+    def number(self) -> int:
+        """By which the other process knows it."""
+        return self._stream.number
+
     def close(self) -> None:
         self._asked.clear()
         self._stream.close()
@@ -169,8 +179,9 @@ class RemoteJobs:
 
     is_making = False
 
-    def __init__(self, stream: RemoteStream) -> None:
+    def __init__(self, stream: RemoteStream, queue: str) -> None:
         self._stream = stream
+        self._queue = queue
         self._ended_by: Rejection | None = None
 
     @property
@@ -196,6 +207,9 @@ class RemoteJobs:
             return []
         self._stream.take()
         return [(streams.decode_number(message.head), message.text)]
+
+    def state(self) -> ClientState:
+        return ClientState(there={self._queue: None}, asked=self._stream.number)
 
     def close(self) -> None:
         self._stream.close()
@@ -232,7 +246,7 @@ def open_jobs(
     link: Link, asked: Claim, slot: Slot, deliver: "Callable[[RemoteJobs | Rejection], None]"
 ) -> Ticket:
     def opened(stream: RemoteStream | Rejection) -> None:
-        deliver(stream if isinstance(stream, Rejection) else RemoteJobs(stream))
+        deliver(stream if isinstance(stream, Rejection) else RemoteJobs(stream, asked.topic))
 
     _, head, _ = encode_command(asked)
     return link.open(streams.JOBS, head, slot, opened)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
+from topics.protocol.driver.client_states import ClientState
 from topics.protocol.driver.reply import Ticket
 from topics.protocol.driver.streams import SocketStream
 from topics.protocol.model.commands import Claim
@@ -161,6 +162,9 @@ class ServedSession(_Watching):
         super()._stop()
         self._stream.close(self._shell.now_ms)
 
+    def state(self) -> ClientState:
+        return self._stream.state()
+
 
 class ServedSocket(_Watching):
     """What a WebSocket is subscribed to; its publishes are commands like any other."""
@@ -221,6 +225,9 @@ class ServedSocket(_Watching):
                 assert isinstance(self._stream, SocketStream)
                 self._stream.adopt(streams.decode_standing(order.head))
 
+    def state(self) -> ClientState:
+        return self._stream.state()
+
     def _replied(self, found: T | Ticket, reply: Callable[[T], None]) -> None:
         """What came of an order, or that it comes later."""
         if isinstance(found, Ticket):
@@ -270,6 +277,9 @@ class ServedJobs(_Served):
             self._end(encode_rejection(why))
         elif self._shell.phase is not Phase.READY:
             self._end()
+
+    def state(self) -> ClientState:
+        return self._jobs.state()
 
     def _stop(self) -> None:
         self._jobs.close()

@@ -10,6 +10,7 @@ import msgspec
 
 from topics.protocol.driver.streams import LentSession
 from topics.server.access.keys import Entry
+from topics.server.service.clients import ClientPage, ClientsAsked
 from topics.settings import TABLE, Settings
 
 # ---------------------------------------------------------------------- to a reader
@@ -94,6 +95,13 @@ class Crowded(msgspec.Struct, frozen=True, array_like=True, tag=9):
     is_crowded: bool
 
 
+class AskClients(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """Who is connected there?"""
+
+    number: int
+    asked: ClientsAsked
+
+
 # ---------------------------------------------------------------------- of a reader
 
 
@@ -163,8 +171,25 @@ class Released(msgspec.Struct, frozen=True, array_like=True, tag=24):
     number: int
 
 
+class ToldClients(msgspec.Struct, frozen=True, array_like=True, tag=25):
+    """The clients that were asked for by that number."""
+
+    number: int
+    page: ClientPage
+
+
 ToReader: TypeAlias = (
-    Keys | HeadsMoved | Elsewhere | Release | Rest | Recall | End | Lent | Drain | Crowded
+    Keys
+    | HeadsMoved
+    | Elsewhere
+    | Release
+    | Rest
+    | Recall
+    | End
+    | Lent
+    | Drain
+    | Crowded
+    | AskClients
 )
 FromReader: TypeAlias = (
     Serving
@@ -176,6 +201,7 @@ FromReader: TypeAlias = (
     | Returned
     | Forgotten
     | Released
+    | ToldClients
 )
 
 _encode: Final = msgspec.msgpack.Encoder(enc_hook=str).encode

@@ -30,6 +30,7 @@ from topics.server.observing.metrics import Family
 from topics.server.process.later_imports import http2
 from topics.server.readers.arrivals import Arrivals
 from topics.server.readers.channel import Channel, Handed, require_channels
+from topics.server.readers.clients import ReaderClients
 from topics.server.readers.crowd import Crowd
 from topics.server.readers.early_handover import EarlyHandover
 from topics.server.readers.figures import families
@@ -52,6 +53,7 @@ from topics.server.readers.messages import (
     Returned,
     Serving,
     Stats,
+    ToldClients,
     decode_from_reader,
     pack_settings,
 )
@@ -94,6 +96,7 @@ class Pool:
         self._processes = [ReaderProcess(index) for index in range(settings.readers)]
         self._desks: dict[int, Desk] = {}
         """What each reader asks for, by its place."""
+        self._clients = ReaderClients(self._processes, self._desks)
         self._is_begun = False
         """The runtime is known, and its readers were started: what is declared below has values."""
         self._runtime: Runtime
@@ -120,6 +123,7 @@ class Pool:
         self._runtime, self._store = runtime, runtime.store
         self._streams = Streams(runtime.engine)
         self._exchange = runtime.exchange
+        self._exchange.connected.readers = self._clients
         self._shared = shared
         self._lent_sessions = LentSessions(runtime, lambda: self._exchange.keys, self._may_serve)
         self._releases = Releases(self._processes, self._loop, self._replace)
@@ -180,6 +184,7 @@ class Pool:
         again_s = process.gone(self._loop.time())
         self._lent_sessions.reader_gone(process)
         self._desks.pop(process.index).close()
+        self._clients.gone(process.index)
         self._count_in_flight()
         self._releases.process_gone()
         if self._is_ending:
@@ -472,6 +477,8 @@ class Pool:
                 self._lent_sessions.forgotten(process, forgotten)
             case Released(number):
                 self._releases.released(process, number)
+            case ToldClients() as told:
+                self._clients.told(process.index, told)
 
     def _count_in_flight(self) -> None:
         """What keys have in flight in readers counts here."""

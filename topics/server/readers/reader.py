@@ -26,6 +26,7 @@ from topics.protocol.model.commands import GetTopic
 from topics.server.access.keys import Entry
 from topics.server.http.exchange import ConnectionExchange, TopicsExchange
 from topics.server.http.holders import Holders
+from topics.server.http.store_files import StoreFiles
 from topics.server.links.link import Link
 from topics.server.observing import usage
 from topics.server.process import later_imports, logs
@@ -38,6 +39,7 @@ from topics.server.readers.channel import Channel, Handed
 from topics.server.readers.handover import Handover, ReadKind, asked
 from topics.server.readers.held_files import holds_unlinked
 from topics.server.readers.messages import (
+    AskClients,
     Borrow,
     Crowded,
     Drain,
@@ -58,6 +60,7 @@ from topics.server.readers.messages import (
     Returned,
     Serving,
     Stats,
+    ToldClients,
     decode_hello,
     decode_to_reader,
     settings_of,
@@ -192,6 +195,7 @@ class Reader:
             holders,
             guard=parts.guard,
             trace_meta=settings.trace_meta,
+            files=StoreFiles(settings.data_dir),
             service=service,
         )
         if exchange.failures is not None:
@@ -452,6 +456,8 @@ class Reader:
                 self._put_keys(entries)
             case Crowded(is_crowded):
                 self._is_crowded = is_crowded
+            case AskClients(number, asked):
+                self._channel.send(ToldClients(number, self._exchange.clients.page(asked)))
             case Drain():
                 # At once: the ends of streams that come behind it are those of a stop.
                 self._shared.is_draining = True

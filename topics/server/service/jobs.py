@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from topics.protocol.driver.client_states import ClientState
 from topics.protocol.driver.streams import JobStream, Streams
 from topics.protocol.model.errors import Corrupt, ErrorCode, Rejection
 from topics.protocol.model.outcomes import Gate, Jobs
@@ -48,6 +49,9 @@ class PushedJobs(Protocol):
 
     def take(self) -> list[Job]:
         """Some jobs that are ready; empty where there are none now."""
+
+    def state(self) -> ClientState:
+        """How many jobs the worker holds, where that is known here."""
 
     def close(self) -> None:
         """The worker is gone: what it holds may be claimed at once."""
@@ -151,6 +155,9 @@ class LeasedJobs:
         self._streams.set_aside(grant, damaged, (), self._shell.moment)
         self._shell.nudge()
         return [(seq, text) for seq, text in each if not isinstance(text, Exception)]
+
+    def state(self) -> ClientState:
+        return self._stream.state()
 
     def close(self) -> None:
         self._wake = _nothing

@@ -11,6 +11,7 @@ the stream, or the refusal.
 from collections.abc import Callable, Mapping
 from typing import Protocol, TypeAlias, TypeVar
 
+from topics.protocol.driver.client_states import ClientState
 from topics.protocol.driver.reply import Deliver, Reply, Ticket
 from topics.protocol.driver.streams import (
     Gather,
@@ -60,6 +61,9 @@ class WatchSession(Pulling, Protocol):
 
     def newest_frame(self, made: str) -> RecordFrame | None: ...
 
+    def state(self) -> ClientState:
+        """Where its client stands."""
+
     def close(self, now_ms: int) -> None: ...
 
 
@@ -90,6 +94,9 @@ class WatchSocket(Pulling, Protocol):
 
     def unsubscribe(self, name: str, deliver: Callable[[bool], None]) -> bool | Ticket:
         """Whether it was subscribed."""
+
+    def state(self) -> ClientState:
+        """Where its client stands."""
 
     def close(self) -> None: ...
 

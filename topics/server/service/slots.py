@@ -10,10 +10,14 @@ from typing import Protocol
 
 import msgspec
 
+from topics.protocol.driver.client_states import ClientState
 from topics.protocol.model.access import ANYONE, Caller
+from topics.protocol.model.commands import Claim, Command, Diff, GetJob
 from topics.protocol.model.holder import NOBODY, Holder, holder_at, holder_of
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.names import partition_name
 from topics.protocol.model.shares import Shares
+from topics.server.service.clients import Client, Clients, Kind
 from topics.server.service.in_flight import InFlight
 
 
@@ -29,6 +33,7 @@ class Slots:
 
     Args:
         peer: In whose share a request from an address counts.
+        clients: Who is connected; None: that is not told.
 
     Attributes:
         inflight: Requests, streams not counted, by holder.
@@ -37,8 +42,14 @@ class Slots:
         polls: Of all, those that may wait for records or jobs.
     """
 
-    def __init__(self, limits: Limits, peer: Callable[[str], Holder] = holder_at) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        peer: Callable[[str], Holder] = holder_at,
+        clients: Clients | None = None,
+    ) -> None:
         self.peer = peer
+        self.clients = clients
         self.inflight = Shares("max_inflight", 0, per_ip=limits.max_inflight_per_ip)
         self.bounds_requests = limits.max_inflight_per_ip > 0
         self.of_keys: InFlight[Slot] = InFlight(limits.max_inflight_per_key)
@@ -63,6 +74,9 @@ class Slot(msgspec.Struct, eq=False):
         at_end: Called once the request is over.
         index: How far the log is to be shown at least, on a node of a cluster.
         elsewhere: Called with the URL of another node, where that is asked.
+        header: A header of the request by its name; None: another process has the request, and tells of its
+            client.
+        client: What is told of who waits for its answer.
     """
 
     _slots: Slots
@@ -73,6 +87,8 @@ class Slot(msgspec.Struct, eq=False):
     at_end: Callable[[], None] | None = None
     index: int = 0
     elsewhere: Callable[[str], None] | None = None
+    header: Callable[[bytes], bytes | None] | None = None
+    client: Client | None = None
     _holder: Holder | None = None
     _has_request: bool = False
     _has_poll: bool = False
@@ -103,8 +119,37 @@ class Slot(msgspec.Struct, eq=False):
             polls.take(self.holder)
             self._has_poll = True
 
+    def connect(
+        self, kind: Kind, state: Callable[[], ClientState], node: str = ""
+    ) -> Client | None:
+        """Its client stays connected, and is told of until it leaves; None where it is not told of here."""
+        header, clients = self.header, self._slots.clients
+        if header is None or clients is None:
+            return None
+        self.header = None  # a stream may last for days, and its key is among the headers
+        agent = (header(b"user-agent") or b"").decode("utf-8", "replace")
+        return clients.enter(kind, self.address, state, caller=self.caller, agent=agent, node=node)
+
+    def park(self, command: Command) -> None:
+        """Its answer waits for news."""
+        if self.header is None:
+            return
+        match command:
+            case Diff(topic=topic, partition=partition):
+                seq = command.from_seq if command.from_ts is None else None
+                state = ClientState({partition_name(topic, partition or 0): seq})
+                self.client = self.connect("read", lambda: state)
+            case Claim(topic=topic) if command.wait_ms:
+                state = ClientState({topic: None})
+                self.client = self.connect("claim", lambda: state, command.node)
+            case GetJob(topic=topic):
+                state = ClientState({topic: None})
+                self.client = self.connect("job", lambda: state)
+
     def close(self) -> None:
         """The request is over, or has become a stream, which is counted as one."""
+        if self.client is not None:
+            self.client.leave()
         if self.caller.is_key:
             self._slots.of_keys.leave(self.caller, self)
         if self.at_end is not None:

@@ -128,6 +128,8 @@ class Submission(msgspec.Struct, Generic[A], eq=False):
         found = self._service.submit(command, self.on_reply, slot)
         if type(found) is Ticket:
             self.ticket = found
+            if found.waits_for_news:
+                slot.park(command)
             return self
         return self._told(found)
 

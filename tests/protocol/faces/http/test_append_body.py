@@ -167,3 +167,21 @@ def test_a_key_is_no_longer_than_it_may_be(where: str) -> None:
     body = b'{"records":[{"data":1}]%b}' % field.encode()
     with pytest.raises(Rejection, match=f"exceeds {KEY_CHARS_MAX}"):
         append(body, LIMITS, key if where == "header" else None)
+
+
+@pytest.mark.parametrize("member", ["data", "meta"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_value_has_at_most_a_thousand_levels(member: str, count: int) -> None:
+    """One more is refused, and the message names the record; with whatever stack is left. (§0.3)"""
+
+    def body(levels: int) -> bytes:
+        deep = b'{"a":' * levels + b"1" + b"}" * levels
+        first = b'{"data":1},' * (count - 1)
+        return b'{"records":[%b{"data":2,"%b":%b}]}' % (first, member.encode(), deep)
+
+    assert len(append(body(1000)).datas) == count
+    with pytest.raises(Rejection) as refused:
+        append(body(1001))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    where = f"$.records[{count - 1}].{member}"
+    assert refused.value.message == f"nested more than 1000 levels deep - at `{where}`"

@@ -8,7 +8,7 @@ import pytest
 
 from protocol.harness import refusal, status_of
 from topics.protocol.faces.http.append_body import parse_append
-from topics.protocol.faces.http.decoding import FIELD_BYTES_MAX, LARGE_BODY_BYTES, decode
+from topics.protocol.faces.http.decoding import FIELD_BYTES_MAX, LARGE_BODY_BYTES, decode, too_deep
 from topics.protocol.faces.http.queues import parse_ack
 from topics.protocol.faces.http.records import parse_delete, parse_diff
 from topics.protocol.faces.http.routers import parse_put_router
@@ -211,4 +211,12 @@ def test_a_body_that_is_nested_without_end_is_refused() -> None:
     refused = refusal(decode, anything, b"[" * 100_000)
 
     assert refused.code is ErrorCode.INVALID_REQUEST
-    assert "nested too deeply" in refused.message
+    assert refused.message == "the body is nested more than 1000 levels deep (byte 1003)"
+
+
+def test_a_body_beyond_what_can_be_followed_may_have_no_place() -> None:
+    """As where its brackets do not match before it is too deep for its decoder. (§0.5)"""
+    error = RecursionError()
+
+    assert too_deep(error, b"]" + b"[" * 2000) == "nested more than 1000 levels deep"
+    assert too_deep(error, b"[1]") == "nested more than 1000 levels deep"

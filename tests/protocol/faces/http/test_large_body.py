@@ -8,12 +8,14 @@ import msgspec
 import pytest
 
 from protocol.harness import refusal
-from topics.protocol.faces.http import large_body, outline
+from topics.protocol.faces.http import large_body
 from topics.protocol.faces.http.append_body import AppendBody, parse_append
 from topics.protocol.faces.http.decoding import FIELD_BYTES_MAX, LARGE_BODY_BYTES
 from topics.protocol.faces.http.large_body import FIELDS_MAX, LargeBody
+from topics.protocol.model import outline
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import Limits
+from topics.protocol.model.outline import TooDeep
 
 LIMITS = Limits()
 WHOLE = msgspec.json.Decoder(AppendBody)
@@ -205,10 +207,13 @@ def test_long_tags_and_nodes_are_taken_whole(short_steps: None) -> None:
 
 
 def test_nesting_has_an_end(short_steps: None) -> None:
-    """As where a decoder finds it. (§2)"""
-    for depth in (990, 1200):
-        with pytest.raises(RecursionError):
-            read(b'{"records":[{"data":%b1%b}]}' % (b"[" * depth, b"]" * depth))
+    """A thousand levels of a value are followed, and no more. (§0.3)"""
+    body = b'{"records":[{"data":%b1%b}]}'
+    (record,) = read(body % (b"[" * 1000, b"]" * 1000)).records
+    assert bytes(record.data) == b"[" * 1000 + b"1" + b"]" * 1000
+    with pytest.raises(TooDeep) as raised:
+        read(body % (b"[" * 1001, b"]" * 1001))
+    assert raised.value.place == len(b'{"records":[{"data":') + 1000
 
 
 def parse(body: bytes, limits: Limits = LIMITS) -> Any:

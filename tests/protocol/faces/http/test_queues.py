@@ -136,3 +136,13 @@ def test_a_push_stream_asks_for_work() -> None:
     assert parse_work("q", {"node": "w"}, LIMITS).lease_ms is None
     assert refusal(parse_work, "-", {"node": "w"}, LIMITS).code is ErrorCode.TOPIC_NOT_FOUND
     assert refusal(parse_work, "q", {}, LIMITS).code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_result_has_at_most_a_thousand_levels() -> None:
+    """As a record's data. (§0.3)"""
+    body = b'{"node":"w","seqs":[4],"result":%b}'
+    deepest, deeper = (b"[" * levels + b"]" * levels for levels in (1000, 1001))
+
+    assert parse_ack("q", body % deepest, LIMITS).result == deepest
+    refused = refusal(parse_ack, "q", body % deeper, LIMITS)
+    assert refused.message == "nested more than 1000 levels deep - at `$.result`"

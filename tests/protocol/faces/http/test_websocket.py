@@ -113,6 +113,13 @@ def test_half_a_surrogate_pair_is_no_json() -> None:
         websocket.parse(rb'{"op":"ping","request_id":"\ud800"}', Limits())
 
 
+def test_a_message_that_is_nested_without_end_is_no_json() -> None:
+    """Its error has the place of the first bracket too many. (§0.3, §7.7)"""
+    message = b'{"op":"publish","topic":"t","records":[{"data":%b}]}' % (b"[" * 5000 + b"]" * 5000)
+    with pytest.raises(websocket.BadText, match=r"nested more than 1000 levels deep \(byte 1047\)"):
+        websocket.parse(message, Limits())
+
+
 def test_one_topic_or_a_map_of_them() -> None:
     """`topic` with its own beginning, or `topics` as in the POST of a session. (§7.7)"""
     one = order(op="subscribe", topic="a", from_seq=3, node="me", limit=7, include_tags=True)

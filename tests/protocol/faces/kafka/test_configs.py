@@ -212,11 +212,11 @@ def test_what_is_no_list_gets_no_items(name: str) -> None:
         changed(TopicConfig(), {name: (APPEND, "5")})
 
 
-@pytest.mark.parametrize("text", ["0:1," * 1000, ",".join(map(str, range(200)))])
+@pytest.mark.parametrize("text", ["0:1," * 1000, ",".join(f"{at}:1" for at in range(150))])
 def test_no_list_grows_beyond_what_a_value_may_have(text: str) -> None:
     """Nor is a very long one looked at: a frame may have 64 MiB. (§9)"""
     name = "leader.replication.throttled.replicas"
-    config = config_with(TopicConfig(), {name: "x" * 700})
+    config = config_with(TopicConfig(), {name: ",".join(f"{at}:0" for at in range(150))})
     with pytest.raises(BadConfig, match="at most 1024 characters"):
         changed(config, {name: (APPEND, text)})
 

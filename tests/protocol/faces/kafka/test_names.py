@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.protocol.faces.kafka.names import epoch_of, id_of, is_shown, why_not
+from topics.protocol.faces.kafka.names import epoch_of, id_of, is_legal, is_shown, why_not
 from topics.protocol.state.topic import epoch_of as epoch_of_topic
 
 
@@ -33,6 +33,17 @@ def test_a_name_that_cannot_be_is_refused_in_words(name: str, why: str) -> None:
 
     assert said is not None
     assert why in said
+
+
+@pytest.mark.parametrize("name", ["orders", "_schemas", ".x", "-x", "...", "n" * 249])
+def test_kafka_has_topics_of_more_names(name: str) -> None:
+    """Asked for such a topic it says that there is none, and not that the name is wrong."""
+    assert is_legal(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a b", "a:b", "größe", "a\n", "n" * 250])
+def test_other_names_are_none_of_kafkas(name: str) -> None:
+    assert not is_legal(name)
 
 
 def test_an_id_stands_for_an_instance_of_a_topic() -> None:

@@ -15,7 +15,7 @@ from topics.server.cluster.node.host import NodeName
 from topics.server.cluster.node.node_standing import NodeStanding, monotonic_ms
 from topics.server.cluster.node.status import TrimStatus
 from topics.server.cluster.node.trimmer import Trimmer
-from topics.server.cluster.store_files import StoreFiles
+from topics.server.http.store_files import StoreFiles
 
 from ..nodes import WAIT_MS, Nodes, cluster
 

@@ -5,7 +5,7 @@ server cluster                          those answers
 routes answers                          the tables of all nouns
 route query negotiation errors          what every request has: a route, a query, a head, an envelope
 fields checks rendering                 what nouns share
-decoding strictness outline             JSON as text, within bounds
+decoding strictness                     JSON as text, within bounds
 append_body large_body                  the body that holds records, at once and piece by piece
 sse websocket                           streams: the frames of both
 openapi                                 the document of all that

@@ -8,12 +8,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from topics.nesting import DEPTH_MAX, deep
 from topics.protocol.faces.http.checks import check_lengths, require_partition
 from topics.protocol.faces.http.decoding import (
     LARGE_BODY_BYTES,
     decode_whole,
     decoded,
     invalid,
+    require_depth,
     require_utf8,
 )
 from topics.protocol.faces.http.fields import ABSENT, AnyJson, MetaObject, Natural, Pairs
@@ -77,7 +79,7 @@ _PLAIN: Final = attrgetter(
 _NOTHING: Final = (None,) * (8 + len(OPTIONS))
 ADDED: Final = ("$", "_topics_")
 """What the names of keys begin with that a server adds to meta."""
-_META_KEYS: Final = msgspec.json.Decoder(dict[str, Raw])
+_META_KEYS: Final = deep(msgspec.json.Decoder(dict[str, Raw]).decode)
 
 
 def parse_append(
@@ -142,6 +144,8 @@ def append_of(
             jobs = requests_of(records, limits)
     if longest > limits.max_record_bytes:
         _require_sizes(datas, metas, limits)
+    if longest > 2 * DEPTH_MAX:
+        _require_depths(datas, metas)
     key = asked.idempotency_key if asked.idempotency_key is not None else header_key
     if key is not None and len(key) > KEY_CHARS_MAX:
         raise invalid(
@@ -201,6 +205,13 @@ def _require_sizes(
             raise Rejection(ErrorCode.RECORD_TOO_LARGE, what, {"limit": most})
 
 
+def _require_depths(datas: Sequence[Buffer], metas: Sequence[Buffer | None] | None) -> None:
+    for i, data in enumerate(datas):
+        require_depth(data, f"$.records[{i}].data")
+    for i, meta in enumerate(metas or ()):
+        require_depth(meta or b"", f"$.records[{i}].meta")
+
+
 def _require_marks(marks: Sequence[Mark | None], limits: Limits) -> None:
     most = limits.max_record_bytes
     for i, mark in enumerate(marks):
@@ -211,7 +222,7 @@ def _require_marks(marks: Sequence[Mark | None], limits: Limits) -> None:
 
 def _added(meta: bytes) -> tuple[int, int]:
     """How many keys of meta a server adds, and their bytes: as many of both as count in no limit."""
-    members = _META_KEYS.decode(meta)
+    members = _META_KEYS(meta)
     names = [name for name in members if name.startswith(ADDED)][:ADDED_KEYS_MAX]
     # A name and its value have a colon between them and a comma behind.
     size = sum(len(msgspec.json.encode(name)) + len(members[name]) + 2 for name in names)
@@ -268,7 +279,7 @@ def _meta(meta: bytes, limits: Limits, path: str) -> bytes | None:
         raise invalid(f"meta of {len(meta)} bytes exceeds {limits.max_meta_bytes}", path)
     # Every key has a colon, so few colons are few keys; only the rest is worth a parse.
     if meta.count(b":") > META_KEYS_MAX:
-        beyond = len(_META_KEYS.decode(meta)) - META_KEYS_MAX
+        beyond = len(_META_KEYS(meta)) - META_KEYS_MAX
         if beyond > 0 and beyond > _added(meta)[0]:
             raise invalid(f"meta has more than {META_KEYS_MAX} keys", path)
     return meta

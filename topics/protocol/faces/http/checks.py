@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
+from topics.nesting import deep
 from topics.protocol.faces.http.decoding import invalid
 from topics.protocol.model.config import LEASE_MS_MAX, LEASE_MS_MIN, PARTITIONS_MAX
 from topics.protocol.model.limits import (
@@ -83,7 +84,7 @@ def short_value(text: Raw, limits: Limits, path: str) -> Any:
     longest = max(MATCH_BYTES_MAX, ESCAPED_BYTES * limits.max_tag_bytes + 64)
     if len(text) > longest:
         raise invalid(f"{len(text)} bytes exceed {longest}", path)
-    return msgspec.json.decode(text)
+    return deep(msgspec.json.decode)(text)
 
 
 _LOOK: Final = 4 * NODES_MAX

@@ -15,8 +15,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw
 
+from topics.nesting import DEPTH_MAX, deep
 from topics.protocol.faces.http.suggestions import allowed_values, listed, nearest
 from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.outline import TooDeep, is_too_deep, place_too_deep
 from topics.protocol.model.records import Buffer
 
 LARGE_BODY_BYTES: Final = 256 << 10
@@ -85,18 +87,37 @@ def decoded(kind: Any, body: Buffer, decode: Callable[[], T]) -> T:
         Rejection: 400 that names the path, or the byte.
     """
     try:
-        return decode()
+        return deep(lambda _: decode())(None)
     except msgspec.ValidationError as error:
         raise _mistyped(str(error), kind) from None
-    except RecursionError:
-        raise invalid("the body is nested too deeply") from None
+    except RecursionError as error:
+        raise invalid(f"the body is {too_deep(error, body)}") from None
     except msgspec.DecodeError as error:
         raise invalid(f"the body is not JSON: {why_not_json(error, body)}") from None
+
+
+def too_deep(error: RecursionError, text: Buffer) -> str:
+    """What is wrong with a text that is nested deeper than a decoder follows."""
+    place = error.place if isinstance(error, TooDeep) else place_too_deep(bytes(text))
+    where = "" if place is None else f" (byte {place})"
+    return f"nested more than {DEPTH_MAX} levels deep{where}"
+
+
+def require_depth(text: Buffer, path: str) -> None:
+    """Refuse a value that is nested deeper than every reader follows.
+
+    Raises:
+        Rejection: 400 that names the path.
+    """
+    if len(text) > 2 * DEPTH_MAX and is_too_deep(bytes(text)):
+        raise invalid(f"nested more than {DEPTH_MAX} levels deep", path)
 
 
 def why_not_json(error: Exception, body: Buffer) -> str:
     """What the decoder says; but it calls truncated what is empty, and half a surrogate pair near
     the end."""
+    if isinstance(error, RecursionError):
+        return too_deep(error, body)
     said = str(error)
     if said == "Input data was truncated":
         if not body:

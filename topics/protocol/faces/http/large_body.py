@@ -2,7 +2,7 @@
 
 A body may have 64 MiB, which a decoder would read in one call, and keep the interpreter meanwhile.  Owns
 how such a body is taken apart: first groups of whole records, as long as a group can be told by how the
-first record begins; from there on by an outline (`http.outline`).  What nobody reads is bounded here, and
+first record begins; from there on by an outline (`model.outline`).  What nobody reads is bounded here, and
 so is a record that no limit allows: both are refused before they are decoded.
 
 Invariants: what is returned is what one call of a decoder would return, and what is refused for its text
@@ -18,18 +18,19 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw
 
+from topics.nesting import deep
 from topics.protocol.faces.http.decoding import FIELD_BYTES_MAX, FieldTooLong, invalid, why_not_json
-from topics.protocol.faces.http.outline import (
+from topics.protocol.faces.http.suggestions import field_types, struct_in
+from topics.protocol.model.errors import ErrorCode, Rejection
+from topics.protocol.model.limits import Limits
+from topics.protocol.model.outline import (
+    AROUND_MAX,
     STEP_BYTES,
     Outline,
-    TooDeep,
     Unbalanced,
     closed,
     opened,
 )
-from topics.protocol.faces.http.suggestions import field_types, struct_in
-from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.limits import Limits
 
 FIELDS_MAX: Final = 1000
 """Fields of a large body, whether they are known or not."""
@@ -41,8 +42,6 @@ _SLACK_BYTES: Final = 64 << 10
 """What a record may have beside its values: names, white space, fields that nobody knows."""
 _ESCAPED_BYTES: Final = 6
 """What one byte may take in JSON text."""
-_VALUE_DEPTH: Final = 3
-"""Brackets that are open around a value of a record: of the body, of its records, of the record."""
 _SPACE: Final = b" \t\n\r"
 _HEAD: Final = re.compile(rb'[ \t\n\r]*{[ \t\n\r]*"records"[ \t\n\r]*:[ \t\n\r]*\[')
 _FIRST: Final = re.compile(rb'[ \t\n\r]*({[ \t\n\r]*"[a-z_]+"[ \t\n\r]*:)')
@@ -191,7 +190,7 @@ class LargeBody:
         outline = self._outline
         at, stack = begin, b""
         for n in range(bisect_right(outline.cuts, begin), bisect_left(outline.cuts, end)):
-            place, within = outline.cuts[n], outline.stacks[n][_VALUE_DEPTH:]
+            place, within = outline.cuts[n], outline.stacks[n][AROUND_MAX:]
             if self._body[self._trimmed(place) - 1] in b"[{":
                 raise _nothing(place)  # the brackets that are added would make it an empty one
             self._check(at, place, stack, within)
@@ -224,8 +223,6 @@ class LargeBody:
                 outline.step()
             except Unbalanced:
                 raise msgspec.DecodeError("JSON is malformed: brackets do not match") from None
-            except TooDeep:
-                raise RecursionError from None
             self._pause()
             if outline.counts[1] >= FIELDS_MAX:
                 raise invalid(f"the body has more than {FIELDS_MAX} fields")
@@ -355,7 +352,7 @@ class LargeBody:
         """Decode `text`; an error names the place that it has in the body, where `text` begins at
         `begin`."""
         try:
-            return decoder.decode(text)
+            return deep(decoder.decode)(text)
         except msgspec.ValidationError:
             raise
         except msgspec.DecodeError as error:

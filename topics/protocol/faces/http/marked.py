@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Protocol
 import msgspec
 from msgspec import Raw
 
+from topics.nesting import deep
 from topics.protocol.faces.http.decoding import invalid
 from topics.protocol.model.marks import Mark
 from topics.protocol.model.records import FORMED, HAS_HEADERS, HAS_KEY, Buffer
@@ -18,7 +19,7 @@ from topics.protocol.model.records import FORMED, HAS_HEADERS, HAS_KEY, Buffer
 Form = Literal["text", "base64", "null"]
 TIME_MAX: Final = 2**63 - 1
 _NULL: Final = Raw(b"null")
-_PAIRS: Final = msgspec.json.Decoder(list[tuple[str, Any]])
+_PAIRS: Final = deep(msgspec.json.Decoder(list[tuple[str, Any]]).decode)
 _text: Final = msgspec.json.Encoder().encode
 
 
@@ -49,7 +50,7 @@ def metas_of(records: Sequence[MarkedBody], metas: "list[Any]") -> "list[Any]":
     """What each record has as `meta`: its own, else its headers as an object, as far as one can hold them."""
     for at, record in enumerate(records):
         if metas[at] is None and record.headers not in (None, _NULL):
-            pairs = _PAIRS.decode(record.headers)
+            pairs = _PAIRS(record.headers)
             metas[at] = _text(dict(pairs)) if pairs else None
     return metas
 
@@ -104,7 +105,7 @@ def _require_base64(text: str, path: str) -> None:
 def _headers(raw: Raw, path: str) -> bytes:
     """Pairs of a name and a value: text, bytes as `{"$base64": …}`, or null."""
     try:
-        pairs = _PAIRS.decode(raw)
+        pairs = _PAIRS(raw)
     except msgspec.DecodeError:
         raise invalid("expected a list of pairs of a name and a value", path) from None
     for at, (_, value) in enumerate(pairs):

@@ -20,6 +20,7 @@ from topics.protocol.faces.http.decoding import (
     FieldTooLong,
     decode,
     invalid,
+    require_depth,
 )
 from topics.protocol.faces.http.fields import ABSENT, AnyJson, Natural, TagPattern, TopicName
 from topics.protocol.faces.http.query import query_natural
@@ -162,6 +163,7 @@ def _text_of(text: msgspec.Raw, most: int, path: str) -> bytes:
     raw = bytes(text).translate(ONE_LINE)
     if len(raw) > most:
         raise invalid(f"{len(raw)} bytes exceed {most}", path)
+    require_depth(raw, path)
     return raw
 
 

@@ -45,6 +45,7 @@ class Probe(Enum):
     DOCS = "docs"
     CONSOLE = "console"
     HISTORY = "history"
+    CLIENTS = "clients"
     CLUSTER = "cluster"
     TRIM = "trim"
 

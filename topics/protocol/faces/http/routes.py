@@ -8,6 +8,7 @@ never a separator.
 from typing import Final
 
 from topics.protocol.faces.http import (
+    clients,
     cluster,
     groups,
     jobs,
@@ -28,7 +29,7 @@ ROUTES: Final[tuple[Route, ...]] = tuple(
     row
     for noun in (
         *(topics, records, queues, jobs, routers, groups),
-        *(schedules, watch, server, cluster),
+        *(schedules, watch, server, clients, cluster),
     )
     for row in noun.ROUTES
 )

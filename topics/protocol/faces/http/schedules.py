@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
+from topics.nesting import deep
 from topics.protocol.faces.http.append_body import OPTIONS, AppendBody, RecordBody, append_of
 from topics.protocol.faces.http.checks import DEFAULT_LIMITS, TS_MAX
 from topics.protocol.faces.http.decoding import decode, invalid
@@ -73,8 +74,8 @@ class ScheduleBody(msgspec.Struct):
 
 
 _BODY: Final = msgspec.json.Decoder(ScheduleBody)
-_META: Final = msgspec.json.Decoder(dict[str, Raw])
-_HEAD: Final = msgspec.json.Decoder(dict[str, Any])
+_META: Final = deep(msgspec.json.Decoder(dict[str, Raw]).decode)
+_HEAD: Final = deep(msgspec.json.Decoder(dict[str, Any]).decode)
 
 
 def parse_put_schedule(schedule: str, body: Buffer, limits: Limits = DEFAULT_LIMITS) -> PutSchedule:
@@ -132,7 +133,7 @@ def _record(topic: str, asked: RecordBody, limits: Limits) -> ScheduledRecord:
         message = refusal.message.replace("$.records[0]", "$.record")
         raise Rejection(refusal.code, message, refusal.detail) from None
     record = _only(append, asked)
-    for name in () if record.meta is None else _META.decode(record.meta):
+    for name in () if record.meta is None else _META(record.meta):
         if name in ADDED:
             raise invalid(f"`{name}` is added by each tick", "$.record.meta")
     return record
@@ -194,7 +195,7 @@ class LastRun(msgspec.Struct, kw_only=True):
 
 
 Last = Annotated[LastRun | None, Meta(description="The last record, or `null`.")]
-Fired = Annotated[Natural, Meta(description="Records appended, ever.")]
+Fired = Annotated[Natural, Meta(description="Ticks and runs that happened, ever.")]
 MissedTotal = Annotated[Natural, Meta(description="Ticks that did not happen, ever.")]
 BlockedBy = Annotated[Blocked | None, Meta(description="What stops it, or `null`.")]
 
@@ -314,7 +315,7 @@ def _summary(view: outcomes.ScheduleView) -> ScheduleSummary:
 
 
 def _shown_record(record: ScheduledRecord) -> RecordToAppend:
-    marks = {} if record.mark is None else _HEAD.decode(b"{" + record.mark.head[1:] + b"}")
+    marks = {} if record.mark is None else _HEAD(b"{" + record.mark.head[1:] + b"}")
     return RecordToAppend(
         data=Raw(record.data),
         tag=UNSET if record.tag is None else record.tag,
@@ -322,7 +323,7 @@ def _shown_record(record: ScheduledRecord) -> RecordToAppend:
         meta=UNSET if record.meta is None else Raw(record.meta),  # type: ignore[arg-type]
         partition=UNSET if record.partition is None else record.partition,
         **{name.removeprefix("$"): value for name, value in marks.items()},
-        **(_HEAD.decode(record.options) if record.options else {}),
+        **(_HEAD(record.options) if record.options else {}),
     )
 
 

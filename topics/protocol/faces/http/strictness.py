@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Union
 import msgspec
 from msgspec import Raw
 
+from topics.nesting import deep
 from topics.protocol.faces.http.append_body import AppendBody
 from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
 from topics.protocol.faces.http.large_body import LargeBody
@@ -92,7 +93,7 @@ def _checked(kind: type[msgspec.Struct], decode: Callable[[], Any], place: str) 
         place: Where in it the text stands.
     """
     try:
-        return decode()
+        return deep(lambda _: decode())(None)
     except msgspec.ValidationError as error:
         found = _UNKNOWN.fullmatch(str(error))
         if found is None:

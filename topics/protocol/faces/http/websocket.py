@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import orjson
 
+from topics.nesting import deep
 from topics.protocol.faces.http import records as http_records
 from topics.protocol.faces.http.append_body import AppendBody, RecordBody, append_body, append_of
 from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES, decode, invalid, why_not_json
@@ -86,8 +87,8 @@ class _LargeIdentified(Identified):
 
 
 OPS: Final = ("subscribe", "unsubscribe", "publish", "ping")
-_ENVELOPE: Final = msgspec.json.Decoder(Envelope)
-_IDENTIFIED: Final = msgspec.json.Decoder(Identified)
+_ENVELOPE: Final = deep(msgspec.json.Decoder(Envelope).decode)
+_IDENTIFIED: Final = deep(msgspec.json.Decoder(Identified).decode)
 _NOT_JSON: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _SUBSCRIBE: Final = msgspec.json.Decoder(SubscribeBody)
 
@@ -141,7 +142,7 @@ def parse(raw: bytes, limits: Limits, pause: Callable[[], None] = lambda: None) 
     if len(raw) > LARGE_BODY_BYTES:
         return _parse_large(raw, limits, pause)
     try:
-        envelope = _ENVELOPE.decode(raw)
+        envelope = _ENVELOPE(raw)
     except msgspec.ValidationError as error:
         return ClientMessage(_request_id(raw), invalid(str(error)))
     except _NOT_JSON as error:
@@ -189,7 +190,7 @@ def _request_id(raw: bytes) -> bytes:
         BadText: It is not JSON: the first error was found before that one.
     """
     try:
-        return _given(_IDENTIFIED.decode(raw))
+        return _given(_IDENTIFIED(raw))
     except msgspec.ValidationError:
         return b""
     except _NOT_JSON as error:

@@ -14,12 +14,18 @@ from topics.protocol.model.names import PARTITION_MARK, is_topic_name, quote
 
 NAME_CHARS_MAX: Final = 249
 NO_ID: Final = bytes(16)
+_LEGAL: Final = re.compile(f"[A-Za-z0-9._-]{{1,{NAME_CHARS_MAX}}}")
 _EPOCH: Final = re.compile(r"([0-9a-f]{16})-([0-9a-f]{1,16})")
 
 
 def is_shown(name: str) -> bool:
     """Whether clients of Kafka are shown a topic of this name."""
     return ":" not in name and PARTITION_MARK not in name and len(name) <= NAME_CHARS_MAX
+
+
+def is_legal(name: str) -> bool:
+    """Whether a topic of Kafka's could have this name, also where none of ours can."""
+    return _LEGAL.fullmatch(name) is not None and name not in (".", "..")
 
 
 def why_not(name: str) -> str | None:

@@ -21,7 +21,7 @@ from topics.server.cluster.node.status import ClusterStatus, NodeStatus, TrimSta
 from topics.server.cluster.node.trimmer import Trimmed, Trimmer
 from topics.server.cluster.peers import not_leader
 from topics.server.cluster.snapshots import Donor
-from topics.server.cluster.store_files import StoreFiles
+from topics.server.http.store_files import StoreFiles
 
 
 def monotonic_ms() -> int:

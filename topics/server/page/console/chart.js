@@ -67,7 +67,7 @@ export class Chart {
       label.append(this.format(value));
       found.push(svg("line", { class: "grid", x1: PAD.left, x2: this.width - PAD.right, y1: y, y2: y }), label);
     }
-    const ticks = this.width < 300 ? 2 : 4;
+    const ticks = this.width < 360 ? 2 : 4;
     for (let i = 0; i <= ticks; i++) {
       const at = this.from + ((this.to - this.from) * i) / ticks;
       const anchor = i === 0 ? "start" : i === ticks ? "end" : "middle";

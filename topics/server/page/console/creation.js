@@ -46,7 +46,7 @@ async function makeTopic() {
   if (more && !(isJson(more) && more.startsWith("{"))) throw new Error("The rest of the configuration is not a JSON object.");
   const config = { type, durability: $("topic-durability").value, ...(type === "queue" && letters && { dead_letter: letters, max_deliveries: 5 }), ...(more && JSON.parse(more)) };
   await requireFree("topics", "topic", name);
-  await sendJson("PUT", `/v0/topics/${name}`, config);
+  await sendJson("PUT", `/v0/topics/${encodeURIComponent(name)}`, config);
   location.hash = `#/topics/${name}/settings`;
 }
 

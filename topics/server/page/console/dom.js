@@ -26,10 +26,16 @@ export function set(node, text) {
 }
 export const show = (node, isShown) => { node.hidden = !isShown; };
 
+/** A button.  The second click of a double click does nothing, as long as what the first one began goes on. */
 export function button(text, act, className = "") {
   const made = make("button", className, text);
+  let isBusy = false;
   made.type = "button";
-  made.onclick = act;
+  made.onclick = async (event) => {
+    if (isBusy) return;
+    isBusy = true;
+    try { await act(event); } finally { isBusy = false; }
+  };
   return made;
 }
 

@@ -1,8 +1,10 @@
-// What may be done with one job: promote, retry, cancel (§10.9).  A cancel is asked for twice; a refusal stands
-// where the button is.
+// What may be done with jobs: promote, retry, cancel (§10.9).
+//
+// Of one job a cancel is asked for twice, and a refusal stands where the button is.  Of many, those of some tags are
+// counted first, by a dry run, and changed when that is confirmed; one call changes a bounded number of them.
 
 import { sendJson, why } from "./api.js";
-import { button, digits, make, set, show, visible } from "./dom.js";
+import { $, button, count, digits, make, set, show, visible } from "./dom.js";
 
 const MEANINGS = {
   promote: "may be claimed now; its deliveries count on", retry: "is tried again, as if it had not failed",
@@ -50,7 +52,7 @@ export class Acts {
     show(this.question, isAsking);
     if (!isAsking) return;
     show(this.trouble, false);
-    const sure = button(`cancel job ${digits(this.seq)}`, () => { this.ask(false); this.act("cancel"); }, "sure");
+    const sure = button(`cancel job ${digits(this.seq)}`, () => { this.ask(false); return this.act("cancel"); }, "sure");
     this.question.replaceChildren(sure, button("keep it", () => this.ask(false)));
     sure.focus();
   }
@@ -67,3 +69,89 @@ export class Acts {
     }
   }
 }
+
+// ---- many jobs
+
+const WORDS = { promote: "promoted", retry: "retried", cancel: "cancelled" };
+
+let topic = "", changed = () => {}, plan = null, isRunning = false, isStopped = false;
+
+/** Begin with the queue of that name; `onChange` is called when jobs were changed. */
+export function openMany(name, onChange) {
+  topic = name;
+  changed = onChange;
+  isStopped = true;
+  forget();
+  $("many-match").value = "";
+}
+
+function forget() {
+  plan = null;
+  show($("many-sure"), false);
+  set($("many-text"), "");
+  set($("many-trouble"), "");
+}
+
+/** What the form asks for, as the path and the body of a request. */
+function asked() {
+  const action = $("many-action").value, match = $("many-match").value.trim(), state = $("many-state").value;
+  if (action === "cancel" && !match && !state) throw new Error("Which jobs? A tag or a state is needed.");
+  return { action, topic, body: { ...(match && { match }), ...(action === "cancel" && state && { state }) } };
+}
+
+const send = ({ action, topic: name, body }, more = {}) => sendJson("POST", `/v0/topics/${name}/jobs/${action}`, { ...body, ...more });
+
+$("job-many").onsubmit = async (event) => {
+  event.preventDefault();
+  if (isRunning) return;
+  forget();
+  try {
+    const made = asked(), { matched } = await send(made, { dry_run: true });
+    if (made.topic !== topic) return;
+    set($("many-text"), `${count(matched, "job")} would be ${WORDS[made.action]}.`);
+    if (!matched) return;
+    plan = { ...made, matched };
+    set($("many-go"), `${made.action} ${digits(matched)}`);
+    $("many-go").className = made.action === "cancel" ? "danger" : "main";
+    show($("many-sure"), true);
+    $("many-go").focus();
+  } catch (error) {
+    set($("many-trouble"), why(error));
+  }
+};
+
+/** At most as many as were counted, and what comes meanwhile is left. */
+async function run(made) {
+  let done = 0, answer;
+  do {
+    answer = await send(made);
+    done += answer.done;
+    set($("many-text"), `${digits(done)} of ${count(made.matched, "job")} ${WORDS[made.action]}.`);
+  } while (!isStopped && answer.done && answer.done < answer.matched && done < made.matched);
+}
+
+$("many-go").onclick = async () => {
+  const made = plan;
+  if (!made || isRunning) return;
+  plan = null;
+  isRunning = true;
+  isStopped = false;
+  set($("many-keep"), "Stop");
+  show($("many-go"), false);
+  try {
+    await run(made);
+  } catch (error) {
+    set($("many-trouble"), why(error));
+  } finally {
+    isRunning = false;
+    show($("many-sure"), false);
+    show($("many-go"), true);
+    set($("many-keep"), "Leave them");
+    changed();
+  }
+};
+$("many-keep").onclick = () => { if (isRunning) isStopped = true; else forget(); };
+$("many-action").onchange = () => {
+  show($("many-state").parentElement, $("many-action").value === "cancel");
+  if (!isRunning) forget();
+};

@@ -5,9 +5,8 @@
 
 import { getJson, why } from "./api.js";
 import { $, clock, count, digits, link, make, set, show, span, toSecond, visible } from "./dom.js";
-import { Acts } from "./job_acts.js";
+import { Acts, openMany } from "./job_acts.js";
 import { forgetJob, openJob, refreshJob } from "./job.js";
-import { openMany } from "./job_many.js";
 import { forgetLetters, openLetters, refreshLetters } from "./letters.js";
 
 const PAGE = 50, REQUESTS_MAX = 20, OFTEN = 2;

@@ -2,6 +2,7 @@
 // again.  A round that is late never meets the next one.
 
 import { getJson, hasKey, onKey, onKeyAsked, Refused, useKey } from "./api.js";
+import { refreshClients } from "./clients.js";
 import { findCluster, forgetCluster, refreshCluster } from "./cluster.js";
 import { $, duration, set, show, visible, ZONE } from "./dom.js";
 import { openGroup, refreshGroups } from "./groups.js";
@@ -12,11 +13,11 @@ import { forgetTopic, leaveTopic, openTopic, refreshTopic, TABS } from "./topic.
 import { forgetTopics, refreshTopics } from "./topics.js";
 
 const REFRESH_MS = 2000;
-const VIEWS = ["overview", "topics", "topic", "groups", "schedules", "cluster"];
+const VIEWS = ["overview", "topics", "topic", "groups", "schedules", "clients", "cluster"];
 
 let round = 0, timer, view = "";
 
-// ---- where one is: #/, #/cluster, #/groups, #/groups/NAME, #/schedules, #/topics, #/topics/NAME, #/topics/NAME/TAB, #/topics/NAME/records/SEQ
+// ---- where one is: #/, #/clients, #/cluster, #/groups, #/groups/NAME, #/schedules, #/topics, #/topics/NAME, #/topics/NAME/TAB, #/topics/NAME/records/SEQ
 
 function decoded(text) {
   try { return decodeURIComponent(text); } catch { return text; }
@@ -27,7 +28,7 @@ function place() {
   if (group) return { view: "groups", name: group[1] && decoded(group[1]) };
   const [, noun = "", name, part, seq] = decoded(location.hash).match(/^#\/([^/]*)(?:\/([^/]+))?(?:\/([^/]+))?(?:\/(\d+))?/) ?? [];
   if (noun === "topics" && name) return { view: "topic", name, part: TABS.includes(part) ? part : "records", seq: seq && Number(seq) };
-  return { view: ["topics", "schedules", "cluster"].includes(noun) ? noun : "overview" };
+  return { view: ["topics", "schedules", "clients", "cluster"].includes(noun) ? noun : "overview" };
 }
 
 function arrive() {
@@ -37,7 +38,7 @@ function arrive() {
   }
   const at = place();
   for (const each of VIEWS) show($("view-" + each), each === at.view);
-  for (const each of ["overview", "topics", "groups", "schedules", "cluster"]) {
+  for (const each of VIEWS.filter((view) => view !== "topic")) {
     if (each === at.view || (each === "topics" && at.view === "topic")) $("go-" + each).setAttribute("aria-current", "page");
     else $("go-" + each).removeAttribute("aria-current");
   }
@@ -60,6 +61,7 @@ const REFRESHES = {
   topic: (isCurrent) => refreshTopic(isCurrent),
   groups: (isCurrent) => refreshGroups(isCurrent),
   schedules: (isCurrent) => refreshSchedules(isCurrent),
+  clients: (isCurrent) => refreshClients(isCurrent),
   cluster: (isCurrent) => refreshCluster(isCurrent),
 };
 
@@ -94,6 +96,10 @@ $("access").onsubmit = (event) => {
   event.preventDefault();
   useKey($("key").value);
   showAccess();
+};
+// A key that is pasted often has a space or a line's end around it.
+$("key").oninput = () => {
+  if ($("key").value !== $("key").value.trim()) $("key").value = $("key").value.trim();
 };
 $("key-forget").onclick = () => {
   $("key").value = "";

@@ -3,8 +3,7 @@
 import { curl, why } from "./api.js";
 import { $, button, clock, copy, count, digits, link, make, roves, set, show, size } from "./dom.js";
 import { laidOut, preview, textOf } from "./json.js";
-import { deletedText, lossText } from "./loss.js";
-import { newer, ofPartition, older } from "./reading.js";
+import { deletedText, lossText, newer, ofPartition, older } from "./reading.js";
 import { search } from "./search.js";
 
 const PREVIEW_CHARS = 300;
@@ -23,7 +22,11 @@ export function openRecords(topic, state, seq) {
   else find(seq);
 }
 
-export function forgetRecords() { view = null; turn++; }
+export function forgetRecords() {
+  view = null;
+  turn++;
+  endSearch();
+}
 
 /** A topic's counters moved: the page stays, what follows it can be asked for. */
 export function noteHead(topic, head) {
@@ -34,12 +37,13 @@ export function noteHead(topic, head) {
 
 async function go(load, then = () => {}) {
   const mine = ++turn, about = view;
+  endSearch();
   about.isBusy = true;
   $("records").setAttribute("aria-busy", "true");
   try {
     const page = await load();
     if (mine !== turn) return;
-    Object.assign(about, page, { wanted: undefined, said: undefined });
+    Object.assign(about, page, { wanted: undefined, said: undefined, found: undefined });
     show($("records-trouble"), false);
     draw(page.items);
     then(page);
@@ -169,22 +173,24 @@ async function look(typed, before) {
     if (mine === turn) set($("range"), `Looked at ${count(looked, "record")}, down to ${digits(at + 1)}; ${digits(found)} found`);
   };
   try {
-    const { items, next } = await search(about.topic, { before, typed, tag: filter().tag, isStopped, onProgress });
-    if (mine === turn) showFound(typed, items, next);
-  } catch (error) {
+    const found = await search(about.topic, { before, typed, tag: filter().tag, isStopped, onProgress });
     if (mine !== turn) return;
-    set($("records-trouble"), why(error));
-    show($("records-trouble"), true);
+    about.found = { typed, ...found };
+    showFound(about.found);
+    set($("records-trouble"), found.error ? why(found.error) : "");
+    show($("records-trouble"), Boolean(found.error));
   } finally {
     if (mine === turn) about.isBusy = false;
-    if (searching === run) {
-      searching = null;
-      set($("find-go"), "Find");
-    }
+    if (searching === run) endSearch();
   }
 }
 
-function showFound(typed, items, next) {
+function endSearch() {
+  searching = null;
+  set($("find-go"), "Find");
+}
+
+function showFound({ typed, items, next }) {
   draw(items);
   set($("no-records"), "No record here matches.");
   view.said = `${count(items.length, "record")} found${next ? `; all from ${digits(next)} on were looked at` : "; all were looked at"}`;
@@ -201,7 +207,10 @@ $("find").onsubmit = (event) => {
   if (typed) look(typed, view.head + 1);
   else go(() => older(view.topic, view.head + 1, filter()));
 };
-$("newest-first").onchange = () => { if (view?.items) draw(view.items); };
+$("newest-first").onchange = () => {
+  if (view?.found) showFound(view.found);
+  else if (view?.items) draw(view.items);
+};
 $("oldest").onclick = () => go(() => newer(view.topic, { from_seq: 0 }, filter()));
 $("older").onclick = () => go(() => older(view.topic, view.first + 1, filter()));
 $("newer").onclick = () => go(() => newer(view.topic, { from_seq: view.last }, filter()));

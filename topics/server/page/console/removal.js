@@ -55,15 +55,19 @@ async function shown() {
 }
 
 async function planDelete() {
-  const tag = $("delete-tag").value.trim(), typed = $("delete-before").value.trim();
+  const tag = $("delete-tag").value.trim(), typed = $("delete-before").value.trim(), erase = $("delete-erase").checked;
   if (!tag && !typed) throw new Error("A tag or a seq is needed: to remove everything, purge.");
   const state = await shown(), end = state.head_seq + 1;
   const before = typed ? Math.min(Number(typed), end) : end;
   const found = await tally(tag ? { match: tag } : {}, () => true, before);
-  const body = { before_seq: before, ...(tag && { match: tag }), ...ofPartition() };
+  const body = { before_seq: before, ...(tag && { match: tag }), ...(erase && { erase }), ...ofPartition() };
+  const also = erase ? " Their bytes, and those of all that was deleted before, would be erased." : "";
   return {
-    text: `${told(found, "record")} of ${digits(state.count)} in ${state.where} would be deleted.`,
-    run: async () => `${count((await sendJson("POST", `/v0/topics/${topic}/delete`, body)).deleted, "record")} deleted.`,
+    text: `${told(found, "record")} of ${digits(state.count)} in ${state.where} would be deleted.${also}`,
+    run: async () => {
+      const { deleted } = await sendJson("POST", `/v0/topics/${topic}/delete`, body);
+      return `${count(deleted, "record")} deleted${erase ? ", and the bytes are erased" : ""}.`;
+    },
   };
 }
 

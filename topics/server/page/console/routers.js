@@ -5,10 +5,9 @@
 import { getJson, onKey, remove, why } from "./api.js";
 import { onNewRouter } from "./creation.js";
 import { $, button, clock, count, digits, make, set, svg, toSecond } from "./dom.js";
-import { REASONS } from "./loss.js";
+import { setWires, trees, wire } from "./graph.js";
+import { REASONS } from "./reading.js";
 import { anyLog, known, summary } from "./topics.js";
-import { trees } from "./trees.js";
-import { setWires, wire } from "./wires.js";
 
 const ROUTERS_MAX = 300, DETAILS_A_ROUND = 8;
 

@@ -105,10 +105,11 @@ $("schedule-form").onsubmit = async (event) => {
   set($("schedule-form-trouble"), "");
   $("schedule-save").disabled = true;
   try {
-    const name = field("name").value.trim(), text = body();
+    const name = field("name").value.trim();
+    body(); // what is wrong in the form comes before the server is asked
     if (before) await requireUnchanged();
     else await requireNew(name);
-    const state = JSON.parse(await sendText("PUT", `/v0/schedules/${name}`, text));
+    const state = JSON.parse(await sendText("PUT", `/v0/schedules/${encodeURIComponent(name)}`, body()));
     closeForm();
     done(`${name} is saved; ${state.next_at === null ? "it has no next tick" : `its next tick is at ${toSecond(state.next_at)}`}`);
   } catch (error) {

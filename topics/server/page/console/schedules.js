@@ -70,7 +70,7 @@ function row(cells) {
 const acts = (each) => make("span", "acts", ...["run", each.paused ? "resume" : "pause", "edit", "delete"].map((what) => doing(each, what)));
 
 function asking({ schedule }) {
-  const sure = button(`delete ${schedule}`, () => { asked = ""; act(schedule, "drop"); }, "sure");
+  const sure = button(`delete ${schedule}`, () => { asked = ""; return act(schedule, "drop"); }, "sure");
   const keep = button("keep it", () => { asked = ""; anew(); });
   sure.dataset.does = `drop ${schedule}`;
   keep.dataset.does = `keep ${schedule}`;

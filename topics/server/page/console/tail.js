@@ -3,8 +3,7 @@
 import { ask, onKey, Refused, why } from "./api.js";
 import { $, clock, count, digits, make, set, sleep } from "./dom.js";
 import { fields, laidOut, parse } from "./json.js";
-import { lossText } from "./loss.js";
-import { ofPartition } from "./reading.js";
+import { lossText, ofPartition } from "./reading.js";
 
 const SILENCE_MS = 35000, RETRY_MAX_MS = 10000, LINES_MAX = 500, FIRST_RECORDS = 20;
 

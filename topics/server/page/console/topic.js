@@ -1,19 +1,19 @@
 // One topic's page: its counters, how far it is from losing something, and its parts as tabs.
 
+import { forgetActivity, noteActivity } from "./activity.js";
 import { ask, why } from "./api.js";
 import { $, clock, count, digits, make, set, short, show, size, span, toSecond } from "./dom.js";
 import { forgetJobs, leaveJobs, noteQueue, openJobs, refreshJobs } from "./jobs.js";
 import { fields, parse } from "./json.js";
-import { dayText, lossText } from "./loss.js";
 import { openPublish } from "./publish.js";
-import { choosePartition, read } from "./reading.js";
+import { choosePartition, dayText, lossText, read } from "./reading.js";
 import { forgetRecords, noteHead, openRecords } from "./records.js";
 import { openRedrive } from "./redrive.js";
 import { openRemoval } from "./removal.js";
 import { forgetSettings, openSettings } from "./settings.js";
 import { forgetTail, leaveTail, openTail } from "./tail.js";
 
-export const TABS = ["records", "live", "jobs", "publish", "settings", "manage"];
+export const TABS = ["records", "live", "jobs", "activity", "publish", "settings", "manage"];
 const OLDEST_AGAIN_MS = 10000;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,254}$/; // (§1.1)
 
@@ -26,6 +26,7 @@ export function openTopic(name, part = "records", seq) {
     forgetRecords();
     forgetJobs();
     forgetSettings();
+    forgetActivity(name);
     state = null;
     oldest = {};
     rates = [];
@@ -54,7 +55,7 @@ export function openTopic(name, part = "records", seq) {
 
 export function leaveTopic() { leaveTail(); leaveJobs(); }
 
-export function forgetTopic() { forgetRecords(); forgetJobs(); forgetSettings(); state = null; }
+export function forgetTopic() { forgetRecords(); forgetJobs(); forgetSettings(); forgetActivity(topic); state = null; }
 
 /** Of a queue: its counters, and where its dead letters go. */
 const jobsOf = () => ({ queue: state.queue, letters: JSON.parse(state.config.dead_letter ?? "null") });
@@ -100,6 +101,8 @@ export async function refreshTopic(isCurrent = () => true) {
     await lookAtOldest(name);
     if (!isCurrent() || name !== topic) return;
     fillFacts();
+    if (tab === "activity") await noteActivity(state, isCurrent);
+    if (!isCurrent() || name !== topic || !state) return;
     if (tab === "manage") openRedrive(topic, oldest.record);
     if (tab === "jobs" && state.isQueue) {
       noteQueue(jobsOf());
@@ -116,6 +119,7 @@ export async function refreshTopic(isCurrent = () => true) {
 /** Counters and tabs: of a topic that is not known to exist they would be empty and lead nowhere. */
 function showParts(isShown) {
   for (const each of ["kind", "facts", "tabs"]) show($(each), isShown);
+  if (!isShown) for (const each of TABS) show($("tab-" + each), false);
 }
 
 /** The oldest record, and the loss before it: from where a topic begins, read again when that moved. */

@@ -1,8 +1,8 @@
 // The list of topics: pages of the server's list, of which only the rows in sight are in the document.
 //
-// By name the pages are loaded as they are scrolled to, and those in sight are asked for again each
-// round.  Any other order, and a search inside of names, needs all topics: they are loaded a thousand at a
-// time, and shown as of then.
+// By name the pages are loaded as they are scrolled to, and those in sight are asked for again each round.  A
+// search inside of names looks at a thousand at a time, until there is a screenful.  Any other order needs all
+// topics: they are loaded a thousand at a time, and shown as of then.
 
 import { getJson, why } from "./api.js";
 import { $, count, digits, link, make, set, short, show, size, toSecond, visible } from "./dom.js";
@@ -30,7 +30,7 @@ const heads = new Map(); // of topics in sight, for their rates: {head, at, rate
 function newPage(cursor) { return { cursor, topics: [], next: undefined, isLoaded: false }; }
 
 const text = () => $("search").value.trim();
-const needsAll = () => sort.key !== "topic" || sort.isDown || text().startsWith("*");
+const needsAll = () => sort.key !== "topic" || sort.isDown;
 const inside = () => (text().startsWith("*") ? text().slice(1).toLowerCase() : "");
 const prefix = () => (text().startsWith("*") ? "" : text());
 
@@ -39,7 +39,17 @@ function listed() {
   return all ? all.shown : pages.flatMap((page) => page.topics);
 }
 
-export async function refreshTopics(isCurrent = () => true) {
+let run; // one at a time: a second one would ask for the same pages
+
+export function refreshTopics(isCurrent = () => true) {
+  if (run?.of !== generation) {
+    const mine = run = { of: generation };
+    mine.done = refreshed(isCurrent).finally(() => { if (run === mine) run = undefined; });
+  }
+  return run.done;
+}
+
+async function refreshed(isCurrent) {
   const mine = generation;
   try {
     if (needsAll()) await refreshAll(mine, isCurrent);
@@ -56,27 +66,30 @@ export async function refreshTopics(isCurrent = () => true) {
   }
 }
 
-async function load(page, size = PAGE_SIZE) {
+async function load(page, size = inside() ? ALL_SIZE : PAGE_SIZE) {
   const asked = new URLSearchParams({ page_size: size, prefix: prefix() });
   if (page.cursor) asked.set("cursor", page.cursor);
   const found = await getJson("/v0/topics?" + asked);
-  return { topics: found.topics, next: found.next_cursor };
+  return { topics: found.topics, next: found.next_cursor, count: found.topics.length, at: Date.now() };
 }
 
 async function refreshPages(mine, isCurrent) {
   all = null;
-  const [first, last] = inSight();
+  const [first, last] = inSight(), part = inside();
   let row = 0;
   for (let i = 0; i < pages.length; i++) {
     const page = pages[i], end = row + (page.isLoaded ? page.topics.length : PAGE_SIZE);
     if (!page.isLoaded ? row > last + SPARE_ROWS : end < first || row > last) { row = end; continue; }
+    if (part && page.isLoaded && Date.now() - page.at < ALL_AGAIN_MS) { row = end; continue; }
     const found = await load(page);
     if (mine !== generation || !isCurrent()) return;
+    found.topics = found.topics.filter(({ topic }) => topic.toLowerCase().includes(part));
     for (const topic of found.topics) rate(topic);
     // A topic that came or went moves the pages behind it: they are loaded anew when they are scrolled to.
     if (found.next !== page.next) pages = [...pages.slice(0, i + 1), ...(found.next === undefined ? [] : [newPage(found.next)])];
     Object.assign(page, found, { isLoaded: true });
     row += page.topics.length;
+    if (part) draw(); // it may be a long way to the next one
   }
 }
 
@@ -142,8 +155,9 @@ function draw() {
   const isMore = all ? !all.isDone : pages.some((page) => !page.isLoaded);
   const isLoading = !all && !pages[0].isLoaded;
   const asOf = all?.isDone && all.topics.length > ALL_SIZE ? `, as of ${toSecond(all.at)}` : "";
-  set($("count"), isLoading ? "" : digits(topics.length) + (isMore ? (all ? ", loading" : "+") : "") + asOf);
-  const isEmpty = !topics.length && $("trouble").hidden && !isLoading && !(all && !all.isDone);
+  const seen = !all && inside() ? ` of ${digits(pages.reduce((sum, page) => sum + (page.count ?? 0), 0))}` : "";
+  set($("count"), isLoading ? "" : digits(topics.length) + seen + (isMore ? (all ? ", loading" : "+") : "") + asOf);
+  const isEmpty = !topics.length && $("trouble").hidden && !isLoading && !(all ? !all.isDone : isMore);
   show($("none"), isEmpty);
   show($("nothing"), text() !== "");
   show($("first"), text() === "");

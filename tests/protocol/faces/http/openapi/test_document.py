@@ -24,6 +24,7 @@ from topics.protocol.faces.http import (
     watch,
     websocket,
 )
+from topics.protocol.faces.http.clients import parse_clients
 from topics.protocol.faces.http.openapi import document as openapi
 from topics.protocol.faces.http.openapi.operations import FIELDS, OPERATIONS, TAGS
 from topics.protocol.faces.http.openapi.wording import NAMED
@@ -303,6 +304,8 @@ def read_by(route: Route, body: bytes) -> set[tuple[str, str]]:
     match route.target:
         case Probe.HISTORY:
             parse_history(query)
+        case Probe.CLIENTS:
+            parse_clients(query)
         case Probe() | StreamKind.SOCKET:
             pass
         case StreamKind.WATCH:

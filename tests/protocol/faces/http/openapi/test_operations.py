@@ -6,6 +6,7 @@ import pytest
 
 from topics.protocol.faces.http import websocket
 from topics.protocol.faces.http.answers import RENDERINGS
+from topics.protocol.faces.http.clients import parse_clients
 from topics.protocol.faces.http.openapi.operation import Operation
 from topics.protocol.faces.http.openapi.operations import FIELDS, OPERATIONS
 from topics.protocol.faces.http.queues import parse_work
@@ -47,6 +48,8 @@ def command(route: Route, query: dict[str, str]) -> object:
         return parse_work("t", {"node": "w", **query}, Limits())
     if route.target is Probe.HISTORY:
         return parse_history(query)
+    if route.target is Probe.CLIENTS:
+        return parse_clients(query)
     assert not isinstance(route.target, Probe | StreamKind)
     asked = Request("t", query, lambda name: None, body, Limits(), lambda: "wid", item="1")
     return route.target(asked)

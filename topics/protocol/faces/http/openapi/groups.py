@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from topics.protocol.faces.http.groups import (
+    COMMIT_OFFSETS_MAX,
     CommitBody,
     GroupDeleted,
     GroupList,
@@ -24,7 +25,7 @@ from topics.protocol.faces.http.openapi.operation import (
     json_text,
     natural,
 )
-from topics.protocol.faces.http.openapi.words import TOPIC, Fields, says
+from topics.protocol.faces.http.openapi.words import PARTITION, TOPIC, Fields, says
 from topics.protocol.model.errors import ErrorCode
 from topics.protocol.model.limits import PAGE_SIZE_MAX
 
@@ -91,8 +92,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         example=Example(
             name="billing",
             body="""{"offsets": [{"topic": "orders", "seq": 2}]}""",
-            answer=json_text("""{"group":"billing","committed":1,"performance":{"server_total_ms":0.412,
-"wal_append_ms":0.122,"fsync_ms":0.000,"throttle_wait_ms":0.0}}"""),
+            answer=json_text("""{"group":"billing","committed":1,"performance":{"server_total_ms":1.912,
+"wal_append_ms":0.122,"fsync_ms":1.511,"throttle_wait_ms":0.0}}"""),
         ),
     ),
     "DELETE /v0/groups/:": Operation(
@@ -105,8 +106,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         gives="That it is gone.",
         example=Example(
             name="billing",
-            answer=json_text("""{"group":"billing","deleted":true,"performance":{"server_total_ms":0.412,
-"wal_append_ms":0.122,"fsync_ms":0.000,"throttle_wait_ms":0.0}}"""),
+            answer=json_text("""{"group":"billing","deleted":true,"performance":{"server_total_ms":1.912,
+"wal_append_ms":0.122,"fsync_ms":1.511,"throttle_wait_ms":0.0}}"""),
         ),
     ),
 }
@@ -114,12 +115,16 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 
 FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     CommitBody: {
-        "offsets": says("1 to 1000; of one partition that is there twice the last counts.")
+        "offsets": says(
+            "1 to 1000; of one partition that is there twice the last counts.",
+            minItems=1,
+            maxItems=COMMIT_OFFSETS_MAX,
+        )
     },
     OffsetBody: {
         "topic": says("The topic; it is there.", TOPIC),
         "seq": says("Records up to here are done with; 0: none is."),
-        "partition": says("Which partition of the topic.", default=0),
+        "partition": says("Which partition of the topic.", PARTITION, default=0),
     },
 }
 """Every field of every body, and of the configs that answers hold."""

@@ -96,8 +96,8 @@ def boolean(name: str, description: str, *, default: bool) -> Parameter:
     return Parameter(name, description, {"type": "boolean", "default": default})
 
 
-def natural(name: str, description: str, default: int | None = None) -> Parameter:
-    schema: Schema = {"type": "integer", "minimum": 0}
+def natural(name: str, description: str, default: int | None = None, **bounds: int) -> Parameter:
+    schema: Schema = {"type": "integer", "minimum": 0, **bounds}
     return Parameter(
         name, description, schema if default is None else {**schema, "default": default}
     )

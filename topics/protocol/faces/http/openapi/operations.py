@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from topics.protocol.faces.http.openapi import (
+    clients,
     cluster,
     groups,
     jobs,
@@ -40,7 +41,7 @@ TAGS: Final[Mapping[str, str]] = {
 
 _NOUNS: Final = (
     *(topics, records, queues, jobs, routers, schedules),
-    *(groups, watch, server, cluster),
+    *(groups, watch, server, clients, cluster),
 )
 
 OPERATIONS: Final[Mapping[str, Operation]] = {

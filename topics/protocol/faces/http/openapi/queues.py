@@ -16,7 +16,7 @@ from topics.protocol.faces.http.openapi.operation import (
     json_text,
     natural,
 )
-from topics.protocol.faces.http.openapi.words import Fields, says
+from topics.protocol.faces.http.openapi.words import TOPIC, Fields, says
 from topics.protocol.faces.http.queues import (
     AckBody,
     Acked,
@@ -213,7 +213,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         "dead": says("They go to the dead letters at once.", default=False),
     },
     RedriveBody: {
-        "to": says("The queue that they go to."),
+        "to": says("The queue that they go to.", TOPIC),
         "match": says("Only letters of these tags; as a delete has it."),
         "seqs": says("Only these letters, without `match` and `max`; at most 1000."),
         "max": says("Letters at most; up to 1000, which is the default.", default=1000),

@@ -18,7 +18,7 @@ from topics.protocol.faces.http.openapi.operation import (
     json_text,
     natural,
 )
-from topics.protocol.faces.http.openapi.words import BEGIN, MATCH, VIEW, Fields, says
+from topics.protocol.faces.http.openapi.words import BEGIN, MATCH, PARTITION, VIEW, Fields, says
 from topics.protocol.faces.http.records import (
     Appended,
     DeleteBody,
@@ -126,7 +126,9 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
             boolean("include_tags", "Whether records have their `$tag`.", default=False),
             boolean("include_meta", "Whether records have their `meta`.", default=True),
             Parameter("epoch", "The topic's, as it was read: another one is a tombstone.", TEXT),
-            natural("partition", "Which one; needed where the topic has more than one."),
+            natural(
+                "partition", "Which one; needed where the topic has more than one.", **PARTITION
+            ),
             Parameter("If-None-Match", "The `ETag` of pages that are kept.", TEXT, "header"),
         ),
         refusals=OF_A_PARTITION,
@@ -227,7 +229,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 }
 """By `Route.line`."""
 
-_PARTITION: Final = says("Which one; needed where the topic has more than one.")
+_PARTITION: Final = says("Which one; needed where the topic has more than one.", PARTITION)
 
 FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
     RecordBody: {
@@ -242,7 +244,9 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         "key": says("The key of a client of Kafka's in base64, where it is no tag."),
         "time": says("The time of its producer, milliseconds since the epoch."),
         "headers": says("Headers of a client of Kafka's: pairs of a name and a value."),
-        "partition": says("Where it goes; else by its tag or key, or where the append's turn is."),
+        "partition": says(
+            "Where it goes; else by its tag or key, or where the append's turn is.", PARTITION
+        ),
         "delay_ms": says(
             f"Queues: the job may be claimed after this; at most {DELAY_MS_MAX}, which is ten years."
         ),
@@ -307,7 +311,9 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         "before_seq": says("Records with a smaller number."),
         "match": MATCH,
         "erase": says("Answer when the bytes are gone, too.", default=False),
-        "partition": says("Which one; needed with `before_seq`. Without it, what matches in all."),
+        "partition": says(
+            "Which one; needed with `before_seq`. Without it, what matches in all.", PARTITION
+        ),
     },
     PurgeBody: {
         "seq": says("Records with a smaller number; 0: none. Not with `keep`."),
@@ -315,7 +321,7 @@ FIELDS: Final[Mapping[type[msgspec.Struct], Fields]] = {
         "filter": says(
             "A NATS subject: `*` is one token, a final `>` one or more.", pattern=SUBJECT_PATTERN
         ),
-        "partition": says("Which one; needed with `seq` or `keep`. Without it, all."),
+        "partition": says("Which one; needed with `seq` or `keep`. Without it, all.", PARTITION),
     },
 }
 """Every field of every body, and of the configs that answers hold."""

@@ -25,7 +25,7 @@ from topics.protocol.faces.http.topics import (
     TopicPut,
     TopicState,
 )
-from topics.protocol.model.config import Backoff, Rate, TopicConfig
+from topics.protocol.model.config import PARTITIONS_MAX, Backoff, Rate, TopicConfig
 from topics.protocol.model.errors import ErrorCode
 
 _CONFIG: Final[Fields] = defaults(
@@ -56,7 +56,11 @@ _CONFIG: Final[Fields] = defaults(
         "message_timestamp_type": says(
             "Whose time records of Kafka's clients have: their producer's where it is absent."
         ),
-        "partitions": says("How many logs the topic is, 1 to 1000; one where it is absent."),
+        "partitions": says(
+            "How many logs the topic is, 1 to 1000; one where it is absent.",
+            minimum=1,
+            maximum=PARTITIONS_MAX,
+        ),
         "compact": says("Of records with one key the newest stays, and older ones are deleted."),
         "kafka_configs": says(
             "Configs of Kafka's clients, by their names there, that no other field says."

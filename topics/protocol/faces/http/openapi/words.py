@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import UNSET
 
+from topics.protocol.model.config import PARTITIONS_MAX
 from topics.protocol.model.limits import FRAME_BYTES_DEFAULT, LIMIT_DEFAULT
 from topics.protocol.model.names import TOPIC_PATTERN
 
@@ -20,6 +21,7 @@ Fragment: TypeAlias = dict[str, Any]
 Fields: TypeAlias = Mapping[str, Fragment]
 
 TOPIC: Final[Fragment] = {"pattern": f"^{TOPIC_PATTERN}$"}
+PARTITION: Final[Fragment] = {"maximum": PARTITIONS_MAX - 1}
 
 
 def says(description: str, more: Fragment | None = None, **bounds: object) -> Fragment:

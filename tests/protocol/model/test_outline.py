@@ -5,8 +5,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from topics.protocol.faces.http import outline
-from topics.protocol.faces.http.outline import Outline, TooDeep, Unbalanced, closed, opened
+from topics.protocol.model import outline
+from topics.protocol.model.outline import (
+    Outline,
+    TooDeep,
+    Unbalanced,
+    closed,
+    is_too_deep,
+    opened,
+    place_too_deep,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +107,7 @@ def test_a_text_is_looked_over_from_within() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wrong"), [(b"[1]]", Unbalanced), (b"[" * 1001, TooDeep)], ids=["closed", "deep"]
+    ("text", "wrong"), [(b"[1]]", Unbalanced), (b"[" * 1004, TooDeep)], ids=["closed", "deep"]
 )
 def test_what_no_decoder_would_take_is_refused(text: bytes, wrong: type[Exception]) -> None:
     """More brackets are closed than opened, or too many are open."""
@@ -112,3 +120,24 @@ def test_a_piece_is_whole_between_the_brackets_that_are_open() -> None:
     assert opened(b"") == closed(b"") == b""
     assert opened(b"[{[") + b",1" + closed(b"[{[") == b'[{"":[0,1]}]'
     assert opened(b"[{") + b',"a":1' + closed(b"[{") == b'[{"":0,"a":1}]'
+
+
+def deep(levels: int) -> bytes:
+    """A value with so many levels, and brackets in a text."""
+    return b'["[[\\"[",' + b'{"a":' * (levels - 1) + b"1" + b"}" * (levels - 1) + b"]"
+
+
+def test_a_value_has_at_most_a_thousand_levels() -> None:
+    """One more is too deep; brackets in texts, and arrays side by side, are no levels. (§0.3)"""
+    assert not is_too_deep(deep(1000))
+    assert is_too_deep(deep(1001))
+    assert not is_too_deep(b"[" + b"[1]," * 5000 + b"1]")
+    assert not is_too_deep(b'"' + b"[" * 5000 + b'"')
+    assert not is_too_deep(b"[" * 1001)  # too short to be a value
+
+
+def test_the_place_of_the_first_bracket_too_many() -> None:
+    assert place_too_deep(b"[" * 2000) == 1003
+    assert place_too_deep(b"[ [" * 2000, 2) == 3
+    assert place_too_deep(b"[1]") is None
+    assert place_too_deep(b"]" + b"[" * 2000) is None

@@ -16,10 +16,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.nesting import DEPTH_MAX
+
 STEP_BYTES: Final = 64 << 10
 """What is looked over, or decoded, in one step: a tenth of a millisecond."""
-DEPTH_MAX: Final = 1000
-"""Of brackets in each other; the decoder of CPython's stack takes a few less."""
+AROUND_MAX: Final = 3
+"""Brackets around a value of a record: of the body, of its records, of the record."""
 CUT_DEPTHS: Final = 3
 """Commas are noted down to this depth: of a body's fields, of its records, of a record's fields."""
 _QUOTE, _COMMA, _BACKSLASH = b'",\\'
@@ -32,8 +34,16 @@ class Unbalanced(Exception):
     """A bracket is closed that none has opened."""
 
 
-class TooDeep(Exception):
-    """More than `DEPTH_MAX` brackets are open."""
+class TooDeep(RecursionError):
+    """More brackets are open than may be.
+
+    Attributes:
+        place: Of the first bracket that is too many.
+    """
+
+    def __init__(self, place: int) -> None:
+        super().__init__(place)
+        self.place = place
 
 
 class Outline:
@@ -42,6 +52,7 @@ class Outline:
     Args:
         begin: Any place of the text that lies outside of its strings.
         stack: The brackets that are open there.
+        depth_max: How many may be open.
 
     Attributes:
         commas: For each depth up to `CUT_DEPTHS` the places of some commas, ascending.
@@ -50,11 +61,18 @@ class Outline:
         counts: For each depth the commas in the array or object that is open.
     """
 
-    def __init__(self, text: bytes, begin: int = 0, stack: bytes = b"") -> None:
+    def __init__(
+        self,
+        text: bytes,
+        begin: int = 0,
+        stack: bytes = b"",
+        depth_max: int = DEPTH_MAX + AROUND_MAX,
+    ) -> None:
         self._bytes = text
         self._text = np.frombuffer(text, np.uint8)
         self._at = begin
         self._stack = stack
+        self._depth_max = depth_max
         self._is_in_string = self._is_escaped = False
         self.commas: list[list[int]] = [[] for _ in range(CUT_DEPTHS + 1)]
         self.cuts: list[int] = []
@@ -98,8 +116,8 @@ class Outline:
         low, high = int(depths.min()), int(depths.max())
         if low < 0:
             raise Unbalanced
-        if high > DEPTH_MAX:
-            raise TooDeep
+        if high > self._depth_max:
+            raise TooDeep(at + int((depths > self._depth_max).argmax()))
         for depth in range(max(low, 1), CUT_DEPTHS + 1):
             if depth > high:
                 self.counts[depth] = 0
@@ -184,6 +202,26 @@ class Outline:
             opening = (levels[begin:end] == 1) & (within == least)
             kept += piece[begin:end][opening].tobytes()
         self._stack = kept
+
+
+def is_too_deep(text: bytes) -> bool:
+    """Whether a value in JSON is nested deeper than `DEPTH_MAX`."""
+    if len(text) <= 2 * DEPTH_MAX or text.count(b"[") + text.count(b"{") <= DEPTH_MAX:
+        return False
+    return place_too_deep(text, DEPTH_MAX) is not None
+
+
+def place_too_deep(text: bytes, depth_max: int = DEPTH_MAX + AROUND_MAX) -> int | None:
+    """The place of the first bracket that is too many; None: there is none, or the text is no JSON before it."""
+    outline = Outline(text, depth_max=depth_max)
+    try:
+        while not outline.is_done:
+            outline.step()
+    except TooDeep as error:
+        return error.place
+    except Unbalanced:
+        pass
+    return None
 
 
 def _last(found: NDArray[np.bool_]) -> int:

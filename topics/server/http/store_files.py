@@ -1,13 +1,13 @@
-"""The files of this node's store, as other nodes and `topics backup --url` read them.
+"""The files of this server's store, as `topics backup --url` and other nodes of a cluster read them.
 
 Owns who may read them, and the answers.  Nothing is decided here about what a snapshot is: the reader makes
 a consistent one of files that go on changing (`topics.backup`).  Nothing is held between two requests, so a
 reader that stays away costs nothing, and an erased file is gone.
 
-    GET /v0/cluster/store                          {"files": [[name, bytes], ...], "now_s": ...}
-    GET /v0/cluster/store/NAME?offset=..&size=..   the bytes there, at most `PIECE_BYTES_MAX`
+    GET /v0/store                          {"files": [[name, bytes], ...], "now_s": ...}
+    GET /v0/store/NAME?offset=..&size=..   the bytes there, at most `PIECE_BYTES_MAX`
 
-Readers are nodes of this cluster, by its token, and keys with the scopes `admin` and `read` for all names:
+Readers are nodes of the same cluster, by its token, and keys with the scopes `admin` and `read` for all names:
 the files hold every topic's records.
 """
 
@@ -28,7 +28,7 @@ from topics.server.http.interface import Answer
 from topics.server.http.responder import JSON, Responder
 from topics.server.service.later import later
 
-PATH: Final = b"/v0/cluster/store"
+PATH: Final = b"/v0/store"
 SIZE: Final = b"x-topics-size"
 FILE: Final = b"x-topics-file"
 WHOLE: Final = b"x-topics-whole"
@@ -40,17 +40,17 @@ GIVING_S: Final = 60.0
 _NAME: Final = re.compile(rb"topics\.id|\d{10}\.(?:wal|seg|ckpt)")
 _BYTES: Final = (b"content-type", b"application/octet-stream")
 
-log = logging.getLogger("topics.cluster")
+log = logging.getLogger("topics.http")
 
 
 class StoreFiles:
-    """Of one node.
+    """Of one server.
 
     Args:
         path: The store's directory, which may be replaced by another one.
 
     Attributes:
-        taken: Snapshots that were taken from here to their end, since the start.
+        taken: Copies that were taken from here to their end, since the start.
         sent_bytes: Of files.
     """
 
@@ -80,7 +80,7 @@ class StoreFiles:
             if call.header(WHOLE) is not None:
                 self.taken += 1
                 self._asked_s = None
-                log.info("a snapshot of this node was taken, by %s", call.head.client or "a client")
+                log.info("a copy of the store was taken, by %s", call.head.client or "a client")
             listed = await call.runtime.page_in_thread(self._listed)
             return _made(call, (JSON,), listed)
         if _NAME.fullmatch(name) is None:

@@ -5,17 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from server.cluster.pair import a_pair, run
 from topics.backup.remote import RemoteFiles, Unanswered
 from topics.server.access.guard import Guard
 from topics.server.access.keys import source_of
-from topics.server.cluster.store_files import GIVING_S, PIECE_BYTES_MAX, StoreFiles
 from topics.server.cluster.tokens import FORWARDED
+from topics.server.http.store_files import GIVING_S, PIECE_BYTES_MAX, StoreFiles
 from topics.store.files import read_at_most
 
-from .pair import a_pair, run
-
 ALL, SOME, READER = (letter * 32 for letter in "abc")
-PIECE = "/v0/cluster/store/0000000001.wal?offset={}&size={}"
+PIECE = "/v0/store/0000000001.wal?offset={}&size={}"
 WAL = bytes(range(256)) * 8192
 
 
@@ -93,7 +92,7 @@ def test_a_piece_has_a_place_and_a_size(tmp_path: Path, query: str) -> None:
     async def story() -> None:
         async with a_pair() as pair:
             pair.follower.exchange.files = filled(tmp_path / "store")
-            path = f"/v0/cluster/store/0000000001.wal{query}"
+            path = f"/v0/store/0000000001.wal{query}"
             assert (await pair.follower.ask("GET", path)).status == 400
 
     run(story())
@@ -121,10 +120,10 @@ def test_a_store_that_is_not_there_says_so(tmp_path: Path) -> None:
         async with a_pair() as pair:
             node = pair.follower
             node.exchange.files = StoreFiles(tmp_path / "none")
-            assert (await node.ask("GET", "/v0/cluster/store")).code == (503, "not_ready")
-            assert (await node.ask("POST", "/v0/cluster/store")).status == 404
-            assert (await node.ask("GET", "/v0/cluster/stores")).status == 404
-            assert (await pair.leader.ask("GET", "/v0/cluster/store")).status == 404
+            assert (await node.ask("GET", "/v0/store")).code == (503, "not_ready")
+            assert (await node.ask("POST", "/v0/store")).status == 404
+            assert (await node.ask("GET", "/v0/stores")).status == 404
+            assert (await pair.leader.ask("GET", "/v0/store")).status == 404
 
     run(story())
 
@@ -138,7 +137,7 @@ def test_it_is_known_whether_somebody_copies_the_store(tmp_path: Path) -> None:
             now_s = [0.0]
             node = pair.follower
             files = node.exchange.files = StoreFiles(tmp_path / "store", lambda: now_s[0])
-            await node.ask("GET", "/v0/cluster/store")
+            await node.ask("GET", "/v0/store")
             assert not files.is_giving  # a list is no copy
             await node.ask("GET", PIECE.format(0, 10))
             assert files.is_giving
@@ -146,7 +145,7 @@ def test_it_is_known_whether_somebody_copies_the_store(tmp_path: Path) -> None:
             assert not files.is_giving
             await node.ask("GET", PIECE.format(0, 10))
             assert files.is_giving
-            await node.ask("GET", "/v0/cluster/store", None, "x-topics-whole: 1")
+            await node.ask("GET", "/v0/store", None, "x-topics-whole: 1")
             assert not files.is_giving
             assert files.taken == 1
 
