@@ -709,9 +709,9 @@ def bugs() -> Iterator[Bug]:
 
         own = Backlog.gone
 
-        def gone(self: Any, *of: Any) -> Any:
+        def gone(self: Any, *of: Any, **more: Any) -> Any:
             delayed = self.delayed
-            found = own(self, *of)
+            found = own(self, *of, **more)
             self.delayed = delayed
             return found
 
