@@ -619,16 +619,16 @@ def _differ(found: tuple[Any, ...], told: tuple[Any, ...]) -> str:
 
 def bugs() -> Iterator[Bug]:
     def two_of_a_group_in_flight(patch: Patch) -> None:
-        from topics.protocol.state.claim_order import ClaimOrder
+        from topics.protocol.state.group_order import GroupOrder
 
-        own = ClaimOrder.__init__
+        own = GroupOrder.__init__
 
         def begun(self: Any, *of: Any) -> None:
             own(self, *of)
             self.group_max = self.group_max and self.group_max + 1
             self.is_ordered = False
 
-        patch.setattr(ClaimOrder, "__init__", begun)
+        patch.setattr(GroupOrder, "__init__", begun)
 
     yield Bug(two_of_a_group_in_flight, "claimed|may not be|blocked", 2)
 
@@ -709,9 +709,9 @@ def bugs() -> Iterator[Bug]:
 
         own = Backlog.gone
 
-        def gone(self: Any, spans: Any) -> Any:
+        def gone(self: Any, *of: Any, **more: Any) -> Any:
             delayed = self.delayed
-            found = own(self, spans)
+            found = own(self, *of, **more)
             self.delayed = delayed
             return found
 

@@ -6,7 +6,7 @@ a delete flag at once, and it leaves memory only after it is in the file.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -361,18 +361,12 @@ class SealedRun:
         handle = self._opened()
         ranges = byte_ranges(self._verified(handle), spans)
         buffers: list[Buffer] = []
-        at = 0
-        while at < len(ranges):
-            lo, hi = ranges[at]
-            stop = at + 1
-            while stop < len(ranges) and 0 <= ranges[stop][0] - hi <= NEAR_BYTES:
-                hi = ranges[stop][1]
-                stop += 1
-            view = self._fetch(handle, lo, hi, nowait)
+        for near in (ranges,) if len(ranges) == 1 else _near(ranges):
+            lo = near[0][0]
+            view = self._fetch(handle, lo, near[-1][1], nowait)
             if view is None:
                 return None
-            buffers += [view[a - lo : b - lo] for a, b in ranges[at:stop]]
-            at = stop
+            buffers += [view[a - lo : b - lo] for a, b in near]
         return buffers
 
     def _fetch(self, handle: Handle, lo: int, hi: int, nowait: bool) -> memoryview | None:
@@ -426,14 +420,29 @@ def _fill(handle: Handle, view: memoryview, offset: int) -> None:
 
 def byte_ranges(columns: Columns, spans: Sequence[Span]) -> list[tuple[int, int]]:
     """Byte range of each span's text, without its final comma."""
-    offset, size = columns.offset, columns.size
+    offsets, sizes = columns.offset.data, columns.size.data
     ranges = []
     for lo, hi in spans:
-        start, end, last = int(offset[lo]), int(offset[hi - 1]), int(size[hi - 1])
+        start, end, size = offsets[lo], offsets[hi - 1], sizes[hi - 1]
         # The offset of a last row without text is that of the next row: behind a comma.
-        end = end + last if last else max(start, end - 1)
-        ranges.append((start, end))
+        ranges.append((start, end + size if size else max(start, end - 1)))
     return ranges
+
+
+def _near(ranges: Sequence[tuple[int, int]]) -> Iterator[Sequence[tuple[int, int]]]:
+    """Ranges of bytes that are read with one call."""
+    if ranges and ranges[-1][1] - ranges[0][0] <= NEAR_BYTES and ranges == sorted(ranges):
+        yield ranges
+        return
+    at = 0
+    while at < len(ranges):
+        hi = ranges[at][1]
+        stop = at + 1
+        while stop < len(ranges) and 0 <= ranges[stop][0] - hi <= NEAR_BYTES:
+            hi = ranges[stop][1]
+            stop += 1
+        yield ranges[at:stop]
+        at = stop
 
 
 def _at(offsets: NDArray[np.uint32], text: NDArray[np.uint8], rank: int) -> bytes:

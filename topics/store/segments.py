@@ -57,6 +57,8 @@ class Segments:
         self._open_max = open_max
         self._known: weakref.WeakValueDictionary[int, Segment] = weakref.WeakValueDictionary()
         self._open: OrderedDict[int, Segment] = OrderedDict()
+        self._latest: Segment | None = None
+        """The last of them that was asked for."""
         self._with_deletes: dict[SealedRun, None] = {}
         self._unflagged: dict[tuple[int, int], Deletion] = {}
         """By segment and index of a run, the rows that a checkpoint says are deleted."""
@@ -85,6 +87,8 @@ class Segments:
 
     def handle(self, owner: Segment) -> Handle:
         """The segment's handle; opens a closed segment.  Raises Corrupt, OSError."""
+        if owner is self._latest and owner.handle is not None:
+            return owner.handle  # as mostly: it is the last to be closed anyway
         with self.lock:
             handle = owner.handle
             if handle is None:
@@ -96,6 +100,7 @@ class Segments:
 
     def _enlist(self, owner: Segment) -> None:
         """Make an open segment the last to be closed for others; call under the lock."""
+        self._latest = owner
         self._open[owner.number] = owner
         self._open.move_to_end(owner.number)
         while len(self._open) > self._open_max:

@@ -6,10 +6,9 @@ What a queue gives over all of it is held against a naive queue in `sim/test_ord
 import pytest
 
 from topics.protocol.decide import job_choice
-from topics.protocol.state import claim_order
 
 from ..durable import Durable
-from .queued import backlog, queue, sealed
+from .queued import queue, sealed
 
 
 def test_a_config_may_ask_for_one_later_and_do_without_its_order_again() -> None:
@@ -31,46 +30,6 @@ def test_a_group_that_got_an_order_late_waits_for_what_is_in_flight() -> None:
     assert engine.claimed(max=9) == []
     engine.nack(2)
     assert engine.claimed(max=9) == [1]
-
-
-def test_jobs_that_are_gone_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One by one, and many at once."""
-    monkeypatch.setattr(claim_order, "_SKIPPED", 4)
-    engine = queue(*[{"tag": "a" if n % 20 else "b", "priority": 1} for n in range(60)], {})
-    engine.delete("q", match="a")
-    assert engine.claimed(max=2) == [1, 21]
-    assert engine.claimed(max=9) == [41, 61]
-    assert engine.claimed(max=9) == []
-
-
-def test_many_at_once_and_one_of_them_is_gone() -> None:
-    engine = queue(*[{"priority": 1} for _ in range(200)])
-    engine.delete("q", before_seq=101)
-    assert engine.claimed(max=90) == [*range(101, 191)]
-    assert engine.claimed(max=90) == [*range(191, 201)]
-
-
-@pytest.mark.parametrize("kept", [1, 1024])
-def test_what_does_not_fit_into_an_answer_is_given_next(
-    kept: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of each kind: fresh, delayed before, delivered before, of a group."""
-    monkeypatch.setattr(claim_order, "_SKIPPED", kept)
-    large = "x" * 700_000
-    many = [{"data": large, "priority": 1} for _ in range(14)]
-    engine = queue()
-    engine.append(*many[:7], name="q")
-    engine.append(*[{**each, "delay_ms": 5} for each in many[:7]], name="q")
-    engine.now_ms += 10
-    first = engine.claimed(max=14)
-    assert first == [*range(1, len(first) + 1)]
-    assert len(first) < 14
-    assert engine.claimed(max=14) == [*range(len(first) + 1, 15)]
-
-    engine.nack(*range(1, 15))
-    again = engine.claimed(max=14)
-    assert again == first
-    assert engine.claimed(max=14) == [*range(len(first) + 1, 15)]
 
 
 def test_a_group_in_order_whose_job_does_not_fit() -> None:
@@ -95,68 +54,6 @@ def test_a_job_that_is_promoted_is_not_first() -> None:
     assert engine.claimed(max=9) == [2, 1]
 
 
-def test_a_delay_that_ended_before_other_jobs_came() -> None:
-    """Nobody asked meanwhile; it stands where its time was all the same. (131)"""
-    engine = queue()
-    engine.append({"data": 0}, {"data": 0, "delay_ms": 100}, name="q")
-    engine.now_ms += 50
-    engine.append({"data": 0}, name="q")
-    sealed(engine)
-    engine.now_ms += 100
-    engine.append({"data": 0}, name="q")
-    assert engine.claimed(max=9) == [1, 3, 2, 4]
-
-
-def test_the_same_where_all_that_came_before_is_gone() -> None:
-    engine = queue({"delay_ms": 100})
-    engine.now_ms += 200
-    engine.append({"data": 0}, name="q")
-    engine.delete("q", before_seq=2)
-    engine.append({"data": 0, "delay_ms": 1}, name="q")
-    engine.now_ms += 5
-    assert engine.claimed(max=9) == [2, 3]
-
-
-def test_a_lane_does_not_grow_by_what_left_it() -> None:
-    """The first of a group is deleted again and again, behind another that nobody claims."""
-    jobs = [{"group": "b", "tag": f"t{n}"} for n in range(150)]
-    engine = queue({"group": "a"}, *jobs, order="group")
-    assert engine.claimed(max=1) == [1]
-    engine.nack(1)
-    for n in range(149):
-        engine.delete("q", match=f"t{n}")
-    assert len(backlog(engine).order._lanes[0]) <= 72
-    assert engine.claimed(max=9) == [1, 151]
-
-
-def test_consumed_places_of_a_source_are_given_back() -> None:
-    engine = queue(*[{"priority": 1} for _ in range(5000)])
-    for _ in range(45):
-        engine.ack(*engine.claimed(max=100))
-    [source] = backlog(engine).order._sources.values()
-    assert len(source.fresh) < 4000
-
-
-def test_a_delete_of_all_finds_the_heads_of_groups() -> None:
-    """Many groups by few seqs, and few groups by many."""
-    engine = queue(*[{"group": f"g{n}"} for n in range(50)], order="group")
-    assert engine.claimed(max=1) == [1]
-    engine.delete("q", before_seq=4)
-    engine.delete("q", before_seq=40)
-    engine.append({"data": 0, "group": "g3", "delay_ms": 5}, name="q")
-    assert engine.claimed(max=50) == [*range(40, 51)]
-
-
-def test_more_is_given_back_than_there_are_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was taken before is in front again, in its order."""
-    monkeypatch.setattr(claim_order, "_SKIPPED", 1)
-    engine = queue()
-    large = "x" * 900_000
-    engine.append(*[{"data": large, "priority": 1} for _ in range(14)], name="q")
-    first = engine.claimed(max=14)
-    assert engine.claimed(max=14) == [*range(len(first) + 1, 15)]
-
-
 def test_a_job_of_a_group_that_was_delivered_before_does_not_fit() -> None:
     """It is first of its group the next time."""
     engine = queue(order="group")
@@ -168,15 +65,6 @@ def test_a_job_of_a_group_that_was_delivered_before_does_not_fit() -> None:
     assert engine.claimed(max=12) == [*range(len(first) + 1, 13)]
 
 
-def test_a_delay_that_ends_behind_many_others() -> None:
-    """Delays that ended before are not sorted anew for it. (131)"""
-    engine = queue(*[{"delay_ms": 5} for _ in range(20)], {"delay_ms": 9}, {"delay_ms": 7})
-    engine.now_ms += 5
-    assert engine.counters() == (20, 0, 2)
-    engine.now_ms += 5
-    assert engine.claimed(max=30) == [*range(1, 21), 22, 21]
-
-
 def test_a_job_that_is_released_in_the_millisecond_of_another() -> None:
     """Both are ready at that time: the lower seq is first. (131)"""
     from topics.protocol.model.events import JobsReleased
@@ -186,33 +74,6 @@ def test_a_job_that_is_released_in_the_millisecond_of_another() -> None:
     topic_id = engine.topic("q").topic_id
     engine.engine.unit.emit(JobsReleased(engine.now_ms, topic_id, 0, [1], [0]))
     assert engine.claimed(max=9) == [1, 2]
-
-
-def test_a_delete_of_many_jobs_finds_the_heads_of_few_groups() -> None:
-    """Each group goes on with its next job. (133)"""
-    jobs = [{"group": f"g{n % 3}"} for n in range(60)]
-    engine = queue(*jobs, order="group")
-    assert engine.claimed(max=1) == [1]
-    engine.delete("q", before_seq=41)
-    assert engine.claimed(max=9) == [41, 42, 43]
-
-
-def test_what_waits_is_not_counted_anew_while_nothing_changes() -> None:
-    engine = queue({"group": "a"}, {"group": "a"}, order="group")
-    order = backlog(engine).order
-    assert engine.claimed(max=9) == [1]
-    assert [order.blocked(), order.blocked()] == [1, 1]
-
-
-def test_a_job_that_falls_due_after_many_is_claimed_after_them() -> None:
-    """Whether its place is found alone or together with those of others. (131)"""
-    engine = queue(*[{"delay_ms": 1000} for _ in range(40)], {"delay_ms": 2000}, {"delay_ms": 3000})
-    engine.now_ms += 1000
-    assert engine.claimed(max=3) == [1, 2, 3]
-    engine.now_ms += 1000
-    assert engine.state("q")["queue"]["ready"] == 38
-    engine.now_ms += 1000
-    assert engine.claimed(max=99) == [*range(4, 43)]
 
 
 GROUPED = {"order": "group"}, {"group_max_in_flight": 1}
@@ -317,7 +178,7 @@ def test_a_retried_job_is_among_those_that_were_delivered_before() -> None:
 
 
 def test_jobs_that_wait_for_their_group_are_counted_over_several_runs() -> None:
-    """Jobs of sealed runs and of newer ones; no job that is gone, delayed or with a worker. (§10.7)"""
+    """Jobs of sealed runs and of the runs behind count; jobs that are gone, delayed or with a worker do not. (§10.7)"""
     engine = sealed(queue(*[{"group": "ab"[n % 2]} for n in range(6)], order="group"))
     engine.append(*[{"data": 0, "group": "a"} for _ in range(3)], name="q")
     engine.append({"data": 0, "group": "b", "delay_ms": 50}, {"data": 0}, name="q")

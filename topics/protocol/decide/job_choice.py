@@ -1,7 +1,6 @@
 """Which jobs a claim gets now, and which end instead: delivered too often, or not started in time (§10.2, 131, 132)."""
 
 from itertools import accumulate
-from operator import gt
 from typing import Final
 
 import numpy as np
@@ -111,10 +110,14 @@ class JobChoice:
         late: list[int] = []
         exhausted: list[Job] = []
         most = topic.config.max_deliveries if topic.config.dead_letter is not None else 0
-        while len(seqs) < limit and len(exhausted) + len(late) < MOVED_MAX:
-            taken = backlog.order.take(limit - len(seqs))
-            if not taken:
-                break
+        is_short = False
+        while not is_short and len(seqs) < limit and len(exhausted) + len(late) < MOVED_MAX:
+            wanted = limit - len(seqs)
+            taken = backlog.order.take(wanted)
+            is_short = len(taken) < wanted
+            if not backlog.may_expire and queue.jobs.keys().isdisjoint(taken):
+                seqs += taken  # none was delivered before
+                continue
             for seq in taken:
                 job = queue.jobs.get(seq)
                 if backlog.may_expire and backlog.is_late(seq, job, now_ms):
@@ -129,7 +132,7 @@ class JobChoice:
         """How many of these jobs one answer may hold; a few always do."""
         if len(seqs) * self._limits.max_record_bytes <= budget_bytes:
             return len(seqs)
-        if any(map(gt, seqs, seqs[1:])):
+        if seqs != sorted(seqs):
             each = (topic.text_of([seq]) for seq in seqs)
             return max(sum(1 for total in accumulate(each) if total <= budget_bytes), 1)
         spans = seq_spans(np.array(seqs, np.uint64))

@@ -5,7 +5,6 @@ A lease is an event, logged where the queue's config has them outlive the proces
 """
 
 from collections.abc import Sequence
-from operator import gt
 from typing import Final, Protocol
 
 from msgspec import UNSET
@@ -20,7 +19,6 @@ from topics.protocol.model.events import JobsLeased, JobsReleased
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import NOW, Gate, Grant, Jobs
 from topics.protocol.model.ports import Extent
-from topics.protocol.state.backlog import Backlog
 from topics.protocol.state.job import Job
 from topics.protocol.state.queue import Queue
 from topics.protocol.state.topic import Topic
@@ -125,15 +123,16 @@ class Leases:
         lease_ms = topic.config.lease_ms if claimant.lease_ms is None else claimant.lease_ms
         first = self._state.queues.next_lease
         leases = list(range(first, first + len(seqs)))
-        if queue.backlog is None and seqs[0] >= queue.fresh_from:
+        jobs = queue.jobs
+        is_plain = queue.backlog is None and seqs[0] >= queue.fresh_from
+        if is_plain or jobs.keys().isdisjoint(seqs):
             deliveries = [1] * len(seqs)
         else:
-            jobs = queue.jobs
             deliveries = [jobs[seq].deliveries + 1 if seq in jobs else 1 for seq in seqs]
         until_ms, node = now_ms + lease_ms, claimant.node
-        options = () if queue.backlog is None else options_of(queue.backlog, seqs)
+        options = () if queue.backlog is None else queue.backlog.options_of_taken(seqs)
         grant = Grant(topic.topic_id, node, seqs, leases, deliveries, until_ms, options)
-        if queue.backlog is not None:
+        if queue.backlog is not None and seqs != sorted(seqs):
             rows = sorted(zip(seqs, leases, deliveries, strict=True))
             seqs, leases, deliveries = (list(column) for column in zip(*rows, strict=True))
         self._lease(
@@ -199,17 +198,10 @@ def held_jobs(queue: Queue, command: Held) -> tuple[list[Job], list[int]]:
     return queue.held(command.seqs, command.node, command.leases)
 
 
-def options_of(backlog: Backlog, seqs: Sequence[int]) -> Sequence[tuple[int, str | None]]:
-    """Priority and group of each job, where a job of the queue has options."""
-    if not backlog.table.live:
-        return ()
-    return backlog.options_of(seqs)
-
-
 def jobs_of(topic: Topic, grant: Grant) -> Jobs:
     """The jobs of a grant, and where their text lies."""
     seqs = grant.seqs
-    if any(map(gt, seqs, seqs[1:])):
+    if seqs != sorted(seqs):
         return Jobs(grant, topic.runs.extents_in_order(seqs))
     return Jobs(grant, topic.runs.extents_of(seqs))
 

@@ -298,7 +298,7 @@ class TopicCommands:
             ready=max(count - queue.in_flight - queue.delayed, 0),
             in_flight=queue.in_flight,
             delayed=queue.delayed,
-            blocked=0 if queue.backlog is None else queue.backlog.order.blocked(),
+            blocked=0 if queue.backlog is None else queue.backlog.order.blocked,
             expired=queue.expired,
             damaged=queue.damaged,
             dead_lettered=queue.dead_lettered,

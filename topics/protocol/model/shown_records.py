@@ -37,8 +37,12 @@ def job_records(jobs: Jobs, *, queue: str | None = None) -> Records:
         % (named, lease, grant.until_ms, delivery)
         for lease, delivery in zip(grant.leases, grant.deliveries, strict=True)
     ]
-    if grant.options:
-        inserts = [each + _options(*own) for each, own in zip(inserts, grant.options, strict=True)]
+    options = grant.options
+    if options and options.count(options[0]) == len(options):
+        said = _options(*options[0])
+        inserts = [each + said for each in inserts]
+    elif options:
+        inserts = [each + _options(*own) for each, own in zip(inserts, options, strict=True)]
     return Records(jobs.extents, tags=True, inserts=inserts)
 
 

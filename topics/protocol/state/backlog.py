@@ -21,16 +21,17 @@ from numpy.typing import NDArray
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.job_options import DIGEST_BYTES, DecodedOptions, encoded_options
 from topics.protocol.model.records import LIVE
-from topics.protocol.state.claim_order import ClaimOrder
+from topics.protocol.state.claim_order import ClaimOrder, order_of
 from topics.protocol.state.job import AGAIN, Job, JobPlace
 from topics.protocol.state.job_groups import group_max_of, name_groups, note_groups
 from topics.protocol.state.job_table import DELAYED, GONE, SEQ_MAX, TAGGED, JobTable
+from topics.protocol.state.priority_order import PriorityOrder
 from topics.protocol.state.seq_times import SeqTimes
 from topics.protocol.state.topic import Topic
 
 ABSORBED_ROWS: Final = 1 << 16
 """Records looked at in one turn: some milliseconds."""
-SETTLED_MAX: Final = 8192
+SETTLED_MAX: Final = 4096
 """Jobs whose time has come that are moved in one go."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -66,7 +67,7 @@ class Backlog:
 
     def _begin(self) -> None:
         """What is made of the table and the records is made anew."""
-        self.order = ClaimOrder(self.topic, self.table, self._queue.jobs)
+        self.order: ClaimOrder = order_of(self.topic, self.table, self._queue.jobs)
         self.delayed = 0
         self.seen = 0
         """Records up to here were absorbed."""
@@ -164,6 +165,8 @@ class Backlog:
     @property
     def lags(self) -> bool:
         """Whether more records were shown than one turn absorbs: nobody claims before they are absorbed."""
+        if self.topic.published_seq - self.seen <= ABSORBED_ROWS:
+            return False
         first = max(self.seen, self.topic.gone_through()) + 1
         return self.topic.published_seq - first >= ABSORBED_ROWS
 
@@ -192,7 +195,7 @@ class Backlog:
             seqs = seqs[~np.isin(seqs, known, assume_unique=True)]
         n = len(seqs)
         priority, group, ready = np.zeros(n, np.int8), np.zeros(n, np.int64), np.zeros(n, np.int64)
-        for rows, _ in self.table.pieces(first_seq, last_seq):
+        for rows, _ in self.table.pieces(first_seq, last_seq, are_marked=False):
             own = rows["seq"].astype(np.int64)
             at = np.minimum(seqs.searchsorted(own), max(n - 1, 0))
             here = np.flatnonzero(seqs[at] == own) if n else np.empty(0, np.int64)
@@ -251,8 +254,8 @@ class Backlog:
         """Jobs that were never delivered, or released, are leased."""
         for job in jobs if self.delayed else ():
             self.known(job.seq)
-        for job in jobs if self.order.has_groups else ():
-            self.moved(job, JobPlace.FRESH, JobPlace.LEASED)
+        if self.order.is_capped:
+            self.order.begun([job for job in jobs if job.seq <= self.seen])
 
     def released(self, job: Job) -> None:
         """A job that has to be started in time may be claimed sooner than was asked: its time begins then."""
@@ -266,66 +269,75 @@ class Backlog:
             self.ends_sooner = True
 
     def ended(self, jobs: Sequence[Job]) -> None:
-        """Jobs that were leased are gone; `gone` may have come before."""
-        for job in jobs if self.order.has_groups else ():
-            self.moved(job, JobPlace.LEASED, JobPlace.GONE)
+        """Jobs that were leased are gone; `gone` follows."""
+        if self.order.is_capped:
+            self.order.ended([job for job in jobs if job.seq <= self.seen])
 
     def moved(self, job: Job, before: JobPlace, place: JobPlace) -> None:
         """A job that was delivered, or released, is elsewhere now."""
         if job.seq <= self.seen:
             self.order.move(job, before, place)
 
-    def gone(self, spans: NDArray[np.int64]) -> list[tuple[bytes, int]]:
-        """Jobs are done, or were removed; returns their unique keys, each with its job.
+    def gone(
+        self,
+        spans: NDArray[np.uint64],
+        seqs: Sequence[int] | None = None,
+        *,
+        were_delivered: bool = False,
+    ) -> list[tuple[bytes, int]]:
+        """Jobs are done, or were removed, and are none of the queue's any more; returns their unique keys, each with
+        its job.
 
         Args:
-            spans: Of their seqs, both ends inclusive, ascending, shape (k, 2).
+            spans: Of their seqs, both ends inclusive, ascending, shape (k, 2), k at least 1.
+            seqs: The same seqs one by one, where they are few (`run_list.seqs_in`).
+            were_delivered: All of them were, or were released.
         """
-        keys: list[tuple[bytes, int]] = []
-        for rows, digests in self.table.take_gone(spans):
-            if self.delayed:
-                self.delayed -= int(np.count_nonzero(rows["flags"] & DELAYED))
-            if digests is not None:
-                pairs = zip(digests, rows["seq"].tolist(), strict=True)
-                keys += [(digest.tobytes(), seq) for digest, seq in pairs if digest.any()]
-        self.order.leave(spans)
+        if seqs is not None:
+            delayed, keys = self.table.remove_few(seqs, were_delivered=were_delivered)
+            self.order.leave_few(seqs)
+        else:
+            pairs = spans.astype(np.int64)
+            delayed, keys = self.table.remove(pairs)
+            self.order.leave(pairs)
+        self.delayed -= delayed
         return keys
 
     # ------------------------------------------------------------------ time
 
     def next_ms(self) -> int | None:
         """When `settle` has something to do."""
-        return self._delays.next_ms()
+        return self._delays.next_ms
 
     def settle(self, now_ms: int) -> None:
         """Jobs whose delay is over may be claimed."""
-        self.now_ms = max(self.now_ms, now_ms)
-        at_ms = self._delays.next_ms()
+        if now_ms > self.now_ms:
+            self.now_ms = now_ms
+        at_ms = self._delays.next_ms
         if at_ms is None or at_ms > now_ms:
             return
-        ended = [
-            (ready_ms, seq)
-            for ready_ms, seq in self._delays.take(now_ms, SETTLED_MAX)
-            if self.table.clear(seq, DELAYED) & DELAYED
-        ]
-        if ended:
-            self.delayed -= len(ended)
-            ready_ms, seqs = np.array(ended, np.int64).T
-            self.order.end_delays(seqs, ready_ms)
+        ready_ms, seqs = self._delays.take(now_ms, SETTLED_MAX)
+        order = np.argsort(seqs)
+        ready_ms, seqs = ready_ms[order], seqs[order]
+        ended = self.table.clear_all(seqs, DELAYED)
+        if ended.any():
+            self.delayed -= int(np.count_nonzero(ended))
+            self.order.end_delays(seqs[ended], ready_ms[ended])
 
     @property
     def next_expiry_ms(self) -> int | None:
         """When `take_expired` may have something."""
-        return self._expiries.next_ms()
+        return self._expiries.next_ms
 
     def take_expired(self, now_ms: int, limit: int) -> list[int]:
         """Jobs that were not started in time, up to `limit`, ascending.  The caller ends them now."""
         found: list[int] = []
         while len(found) < limit:
-            due = self._expiries.take(now_ms, limit - len(found))
-            if not due:
+            _, due = self._expiries.take(now_ms, limit - len(found))
+            if not len(due):
                 break
-            for _, seq in due:
+            self.table.settle()  # of a job that was delivered and is done, the mark tells
+            for seq in due.tolist():
                 job = self._queue.jobs.get(seq)
                 if self.is_late(seq, job, now_ms) and (job is None or job.place is AGAIN):
                     found.append(seq)
@@ -342,6 +354,16 @@ class Backlog:
             else (row.priority, groups[row.given_group - 1] if row.given_group else None)
             for row in self.table.rows(seqs)
         ]
+
+    def options_of_taken(self, seqs: Sequence[int]) -> Sequence[tuple[int, str | None]]:
+        """The same of jobs that were taken of the order and are not leased yet; empty where no job of the queue has
+        options."""
+        if not self.table.live:
+            return ()
+        order = self.order
+        if isinstance(order, PriorityOrder) and not self.table.groups:
+            return order.options_of(seqs)
+        return self.options_of(seqs)
 
     def group_of(self, seq: int) -> str | None:
         """The group that was given to a job."""

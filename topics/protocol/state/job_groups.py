@@ -57,7 +57,8 @@ def name_groups(
 
 def note_groups(table: JobTable, seqs: NDArray[np.int64], group: NDArray[np.int64]) -> None:
     """Note them in the table, so that the group of a job with options is known once its record is gone."""
-    for rows, _ in table.pieces(int(seqs[0]), int(seqs[-1])) if len(seqs) else ():
+    span = (int(seqs[0]), int(seqs[-1])) if len(seqs) else (0, -1)
+    for rows, _ in table.pieces(*span, are_marked=False):
         own = rows["seq"].astype(np.int64)
         at = np.minimum(seqs.searchsorted(own), len(seqs) - 1)
         here = np.flatnonzero((seqs[at] == own) & (rows["group"] == 0))

@@ -4,7 +4,7 @@ Columns, as a queue may hold millions.  A job without options has no row.  A row
 its chunk goes with the last one.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -24,6 +24,8 @@ TAGGED: Final = 8
 SEQ_MAX: Final = 2**63 - 1
 CHUNK_ROWS: Final = 1 << 16
 _FIRST_ROWS: Final = 64
+_LEAVING_MAX: Final = 1024
+"""Jobs that are done are marked so many at once: that costs little more than the mark of one."""
 
 
 class JobRow(NamedTuple):
@@ -47,17 +49,40 @@ class JobRow(NamedTuple):
         return not job.deliveries and 0 < job.released_ms < self.ready_ms
 
 
-class _Chunk:
-    """Rows of ascending seqs, which stand beside them as well: to look for a seq in a column of rows copies the column."""
+class Removed(NamedTuple):
+    """What was known of jobs that are gone.
 
-    __slots__ = ("_seqs", "count", "digests", "gone", "rows")
+    Attributes:
+        delayed: How many of them could not be claimed yet.
+        keys: Their unique keys, each with its job.
+    """
+
+    delayed: int
+    keys: list[tuple[bytes, int]]
+
+
+_NOTHING: Final = Removed(0, [])
+
+
+class _Chunk:
+    """Rows of ascending seqs, which stand beside them as well: to look for a seq in a column of rows copies the column.
+    One row is found and changed through views whose items are ints of Python.
+
+    Attributes:
+        flags: The column of flags, as a view.
+    """
+
+    __slots__ = ("_seq_of", "_seqs", "count", "digests", "flags", "gone", "rows")
 
     def __init__(self) -> None:
-        self.rows = np.zeros(_FIRST_ROWS, ROW)
-        self._seqs = np.zeros(_FIRST_ROWS, np.int64)
         self.digests: NDArray[np.uint8] | None = None
         self.count = 0
         self.gone = 0
+        self._place(np.zeros(_FIRST_ROWS, ROW), np.zeros(_FIRST_ROWS, np.int64))
+
+    def _place(self, rows: NDArray[np.void], seqs: NDArray[np.int64]) -> None:
+        self.rows, self._seqs = rows, seqs
+        self.flags, self._seq_of = rows["flags"].data, seqs.data
 
     @property
     def seqs(self) -> NDArray[np.int64]:
@@ -65,12 +90,13 @@ class _Chunk:
 
     def find(self, seq: int) -> int:
         """The row of a seq; -1: it has none."""
-        seqs = self._seqs
-        row = seq - seqs.item(0)  # mostly all jobs have options, or none has
-        if 0 <= row < self.count and seqs.item(row) == seq:
-            return row
-        row = int(self.seqs.searchsorted(seq))
-        return row if row < self.count and seqs.item(row) == seq else -1
+        seq_of, last = self._seq_of, self.count - 1
+        # Each row between two others has a seq of its own, so it is not far from where it would be without gaps.
+        first, end = last - seq_of[last] + seq, seq - seq_of[0]
+        if first > last or end < 0:
+            return -1
+        row = bisect_left(seq_of, seq, max(first, 0), min(end, last))
+        return row if seq_of[row] == seq else -1
 
     def rows_in(self, spans: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of seqs in spans of shape (k, 2), both ends inclusive, ascending."""
@@ -79,13 +105,22 @@ class _Chunk:
         hit = ends > begins
         return rows_of(begins[hit], ends[hit]) if hit.any() else np.empty(0, np.int64)
 
+    def keys_of(self, rows: NDArray[np.int64] | Sequence[int]) -> list[tuple[bytes, int]]:
+        """Unique keys of jobs, each with its job."""
+        if self.digests is None:
+            return []
+        pairs = zip(self.digests[rows], self._seqs[rows].tolist(), strict=True)
+        return [(digest.tobytes(), seq) for digest, seq in pairs if digest.any()]
+
     def append(self, rows: NDArray[np.void], digests: NDArray[np.uint8] | None) -> None:
         end = self.count + len(rows)
         if end > len(self.rows):
             size = min(max(2 * len(self.rows), end), max(CHUNK_ROWS, end))
             more_rows = size - len(self.rows)
-            self.rows = np.concatenate([self.rows, np.zeros(more_rows, ROW)])
-            self._seqs = np.concatenate([self._seqs, np.zeros(more_rows, np.int64)])
+            self._place(
+                np.concatenate([self.rows, np.zeros(more_rows, ROW)]),
+                np.concatenate([self._seqs, np.zeros(more_rows, np.int64)]),
+            )
         if digests is not None and self.digests is None:
             self.digests = np.zeros((len(self.rows), DIGEST_BYTES), np.uint8)
         if self.digests is not None and len(self.digests) < len(self.rows):
@@ -112,6 +147,9 @@ class JobTable:
         self._chunks: list[_Chunk] = []
         self._firsts: list[int] = []
         self.live = 0
+        self._is_keyed = False
+        self._leaving: list[int] = []
+        """Jobs that are gone, and not marked so yet."""
 
     def group_id(self, name: str) -> int:
         found = self._group_ids.get(name)
@@ -137,6 +175,7 @@ class JobTable:
             self._firsts.append(int(rows["seq"][0]))
         last.append(rows, digests)
         self.live += len(rows)
+        self._is_keyed |= digests is not None
 
     def insert(self, options: Sequence[DecodedOptions]) -> None:
         """Take in rows that may lie before others, or be there already: those that are there stay.
@@ -144,6 +183,7 @@ class JobTable:
         Args:
             options: Each behind the last one.
         """
+        self.settle()
         before, chunks = JobTable(), self._chunks
         first_seq = self._firsts[0] if chunks else SEQ_MAX
         merged: list[DecodedOptions] = []
@@ -160,6 +200,7 @@ class JobTable:
             chunks = self._merged(merged)
         self._chunks = before._chunks + chunks
         self._firsts = [int(chunk.seqs[0]) for chunk in self._chunks]
+        self._is_keyed |= any(each.digests is not None for each in options)
         self.live = sum(chunk.count - chunk.gone for chunk in self._chunks)
 
     def _merged(self, options: Sequence[DecodedOptions]) -> list[_Chunk]:
@@ -179,9 +220,15 @@ class JobTable:
         return merged._chunks
 
     def pieces(
-        self, first_seq: int, last_seq: int
+        self, first_seq: int, last_seq: int, *, are_marked: bool = True
     ) -> Iterator[tuple[NDArray[np.void], NDArray[np.uint8] | None]]:
-        """The rows of seqs [first_seq, last_seq], as views that may be written, with their digests."""
+        """The rows of seqs [first_seq, last_seq], as views that may be written, with their digests.
+
+        Args:
+            are_marked: What is gone is marked so; else the mark may be missing.
+        """
+        if are_marked:
+            self.settle()
         at = max(bisect_right(self._firsts, first_seq) - 1, 0)
         for chunk in self._chunks[at:]:
             seqs = chunk.seqs
@@ -218,10 +265,40 @@ class JobTable:
         row = -1 if chunk is None else chunk.find(seq)
         if chunk is None or row < 0:
             return 0
-        column = chunk.rows["flags"]
-        before = int(column[row])
-        column[row] = before & ~flags & 0xFF
+        before = chunk.flags[row]
+        chunk.flags[row] = before & ~flags
         return before
+
+    def clear_all(self, seqs: NDArray[np.int64], flags: int) -> NDArray[np.bool_]:
+        """The same of many jobs, ascending, shape (n,): whether each had any of these flags."""
+        had = np.zeros(len(seqs), np.bool_)
+        for chunk, rows, at in self._found(seqs):
+            column = chunk.rows["flags"]
+            had[at] = column[rows] & flags > 0
+            column[rows] &= np.uint8(~flags & 0xFF)
+        return had
+
+    def priorities(self, seqs: NDArray[np.int64]) -> NDArray[np.int8]:
+        """Of jobs, ascending, shape (n,): 0 where one has no options."""
+        found = np.zeros(len(seqs), np.int8)
+        for chunk, rows, at in self._found(seqs):
+            found[at] = chunk.rows["priority"][rows]
+        return found
+
+    def _found(
+        self, seqs: NDArray[np.int64]
+    ) -> Iterator[tuple[_Chunk, NDArray[np.int64], NDArray[np.int64]]]:
+        """(chunk, rows, places) of those of some seqs, ascending, that have options: their places among `seqs`."""
+        first = max(bisect_right(self._firsts, int(seqs[0])) - 1, 0) if len(seqs) else 0
+        for chunk in self._chunks[first:] if len(seqs) else ():
+            own = chunk.seqs
+            lo, hi = seqs.searchsorted(own[0]), seqs.searchsorted(own[-1], "right")
+            some = seqs[lo:hi]
+            rows = own.searchsorted(some)
+            hit = np.flatnonzero(own[rows] == some)
+            yield chunk, rows[hit], hit + lo
+            if hi == len(seqs):
+                break
 
     def digest(self, seq: int) -> bytes:
         """Of the job's unique key; empty where it has none."""
@@ -230,34 +307,82 @@ class JobTable:
                 return digests.tobytes()
         return b""
 
-    def take_gone(
-        self, spans: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.void], NDArray[np.uint8] | None]]:
-        """Mark jobs as gone; gives those that were not, as copies of their rows and their digests.
+    def remove(self, spans: NDArray[np.int64]) -> Removed:
+        """Mark jobs as gone.
 
         Args:
-            spans: Of their seqs, both ends inclusive, ascending, shape (k, 2).
+            spans: Of their seqs, both ends inclusive, ascending, shape (k, 2), k at least 1.
         """
         first_seq, last_seq = int(spans[0, 0]), int(spans[-1, 1])
         at = max(bisect_right(self._firsts, first_seq) - 1, 0)
-        is_empty = False
+        delayed, keys, is_empty = 0, [], False
         for chunk in self._chunks[at:]:
-            seqs = chunk.seqs
-            if seqs[0] > last_seq:
+            if chunk.seqs[0] > last_seq:
                 break
             rows = chunk.rows_in(spans)
             if len(rows):
                 rows = rows[chunk.rows["flags"][rows] & GONE == 0]
             if not len(rows):
                 continue
-            yield chunk.rows[rows], None if chunk.digests is None else chunk.digests[rows]
+            delayed += int(np.count_nonzero(chunk.rows["flags"][rows] & DELAYED))
+            keys += chunk.keys_of(rows)
             chunk.rows["flags"][rows] = GONE
             chunk.gone += len(rows)
             self.live -= len(rows)
             is_empty |= chunk.gone == chunk.count
         if is_empty:
-            kept = [c for c in self._chunks if c.gone < c.count]
-            self._chunks, self._firsts = kept, [int(c.seqs[0]) for c in kept]
+            self._drop_empty()
+        return Removed(delayed, keys)
+
+    def remove_few(self, seqs: Sequence[int], *, were_delivered: bool = False) -> Removed:
+        """The same of a few, in any order.
+
+        Args:
+            were_delivered: Each was, or was released; so none is known as delayed.
+        """
+        if were_delivered and not self._is_keyed:
+            self._leaving += seqs
+            if len(self._leaving) >= _LEAVING_MAX:
+                self.settle()
+            return _NOTHING
+        firsts, delayed, keys, is_empty = self._firsts, 0, [], False
+        for seq in seqs:
+            at = bisect_right(firsts, seq) - 1
+            chunk = self._chunks[at] if at >= 0 else None
+            row = -1 if chunk is None else chunk.find(seq)
+            if chunk is None or row < 0 or (flags := chunk.flags[row]) & GONE:
+                continue
+            delayed += flags & DELAYED
+            if chunk.digests is not None:
+                keys += chunk.keys_of([row])
+            chunk.flags[row] = GONE
+            chunk.gone += 1
+            is_empty |= chunk.gone == chunk.count
+            self.live -= 1
+        if is_empty:
+            self._drop_empty()
+        return Removed(delayed, keys)
+
+    def settle(self) -> None:
+        """Mark the jobs that are gone and not marked so yet; what reads marks calls it before."""
+        if not self._leaving:
+            return
+        seqs = np.array(sorted(self._leaving))
+        self._leaving = []
+        is_empty = False
+        for chunk, rows, _ in self._found(seqs):
+            column = chunk.rows["flags"]
+            rows = rows[column[rows] & GONE == 0]
+            column[rows] = GONE
+            chunk.gone += len(rows)
+            self.live -= len(rows)
+            is_empty |= chunk.gone == chunk.count
+        if is_empty:
+            self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        kept = [c for c in self._chunks if c.gone < c.count]
+        self._chunks, self._firsts = kept, [int(c.seqs[0]) for c in kept]
 
 
 def _digests_of(options: DecodedOptions) -> NDArray[np.uint8]:

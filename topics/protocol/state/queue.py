@@ -398,7 +398,8 @@ class Queue:
     def settle(self, now_ms: int) -> None:
         """End the leases past their deadline, and the delays that are over."""
         if self.backlog is not None:
-            self.backlog.absorb(now_ms)
+            if self.backlog.is_behind:
+                self.backlog.absorb(now_ms)
             self.backlog.settle(now_ms)
         times = self._times
         # Entries that no longer hold are removed when they come up, and not before.
@@ -536,34 +537,34 @@ class Queue:
 
     # ------------------------------------------------------------------ leaving
 
-    def remove(self, spans: NDArray[np.uint64]) -> None:
-        """Records were removed on request: seqs in spans of shape (k, 2), both ends inclusive."""
-        jobs = self.jobs
-        if self.backlog is not None:
-            self._free_options(spans.astype(np.int64))
-        if not jobs:
-            return
-        if len(spans) > len(jobs):
-            seqs = np.fromiter(jobs, np.uint64, len(jobs))
-            at = np.minimum(spans[:, 1].searchsorted(seqs), len(spans) - 1)
-            hit = (spans[at, 0] <= seqs) & (seqs <= spans[at, 1])
-            for seq in seqs[hit].tolist():
-                self._move(jobs[seq], REMOVE_STEP)
-            self._trim()
-            return
-        gone: list[Job] = []
-        for first, last in spans.tolist():
-            if last - first < len(jobs):
-                gone += [job for seq in range(first, last + 1) if (job := jobs.get(seq))]
-            else:
-                gone += [job for job in jobs.values() if first <= job.seq <= last]
+    def remove(self, spans: NDArray[np.uint64], seqs: Sequence[int] | None = None) -> None:
+        """Records were removed on request: seqs in spans of shape (k, 2), both ends inclusive.
+
+        Args:
+            seqs: The same seqs one by one, where they are few (`seqs_in`).
+        """
+        found = self._among(spans) if seqs is None else map(self.jobs.get, seqs)
+        gone = [job for job in found if job is not None]
         self._remove(gone)
+        if self.backlog is not None and len(spans):
+            were_delivered = seqs is not None and len(gone) == len(seqs)
+            self._free_keys(self.backlog.gone(spans, seqs, were_delivered=were_delivered))
         self._trim()
 
-    def _free_options(self, spans: NDArray[np.int64]) -> None:
-        """Jobs are gone, and their options with them."""
-        assert self.backlog is not None
-        keys = self.backlog.gone(spans) if len(spans) else ()
+    def _among(self, spans: NDArray[np.uint64]) -> list[Job]:
+        """The jobs in spans of seqs."""
+        jobs = self.jobs
+        total = int((spans[:, 1] - spans[:, 0]).sum()) + len(spans)
+        if total < len(jobs):
+            every = [seq for lo, hi in spans.tolist() for seq in range(lo, hi + 1)]
+            return [jobs[seq] for seq in every if seq in jobs]
+        seqs = np.fromiter(jobs, np.uint64, len(jobs))
+        at = np.minimum(spans[:, 1].searchsorted(seqs), len(spans) - 1)
+        hit = (spans[at, 0] <= seqs) & (seqs <= spans[at, 1])
+        return [jobs[seq] for seq in seqs[hit].tolist()]
+
+    def _free_keys(self, keys: Sequence[tuple[bytes, int]]) -> None:
+        """Jobs that had these unique keys are gone."""
         for digest, seq in keys:
             if self.unique is not None:  # pragma: no branch - who has a key is noted
                 self.unique.free(digest, seq)
@@ -588,31 +589,32 @@ class Queue:
 
     def remove_marked(self, marks: Sequence[Marks]) -> None:
         """Remove the jobs of the seqs that marks mean."""
-        if self.backlog is not None:
-            for each in marks:
-                seqs = np.flatnonzero(each.flags(0, each.count)) + each.first_seq
-                self._free_options(np.stack([seqs, seqs], 1))
-        if not self.jobs or not marks:
+        if not marks:
             return
-        seqs = np.sort(np.fromiter(self.jobs, np.int64, len(self.jobs)))
+        known = np.sort(np.fromiter(self.jobs, np.int64, len(self.jobs)))
         for each in marks:
             end_seq = each.first_seq + each.count
-            lo, hi = seqs.searchsorted([each.first_seq, end_seq]).tolist()
-            hit = each.flags(0, each.count)[seqs[lo:hi] - each.first_seq]
-            for seq in seqs[lo:hi][hit].tolist():
-                self._move(self.jobs[seq], REMOVE_STEP)
+            lo, hi = known.searchsorted([each.first_seq, end_seq]).tolist()
+            marked = each.flags(0, each.count)
+            hit = marked[known[lo:hi] - each.first_seq]
+            self._remove([self.jobs[seq] for seq in known[lo:hi][hit].tolist()])
+            if self.backlog is not None:
+                seqs = (np.flatnonzero(marked) + each.first_seq).astype(np.uint64)
+                self._free_keys(self.backlog.gone(np.stack([seqs, seqs], 1)))
         self._trim()
 
     def pass_through(self, gone_through: int) -> None:
         """No record up to here is live any more: it was evicted, expired or lost."""
-        if self.backlog is not None and gone_through > self._passed:
-            self._free_options(np.array([[self._passed + 1, gone_through]]))
-            self._passed = gone_through
         known = self._known
         while known and known[0] <= gone_through:
             job = self.jobs.get(heappop(known))
             if job is not None:
                 self._move(job, REMOVE_STEP)
+        if self.backlog is not None and gone_through > self._passed:
+            self._free_keys(
+                self.backlog.gone(np.array([[self._passed + 1, gone_through]], np.uint64))
+            )
+            self._passed = gone_through
 
     def give_up_leases(self) -> None:
         """After a crash, where leases are in no log: nobody holds a job, and what the log has of jobs that

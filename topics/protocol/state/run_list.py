@@ -10,8 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from struct import Struct
-from typing import Final, overload
+from struct import Struct, pack
+from typing import Any, Final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ SEALED_ROW_BYTES: Final = sum(np.dtype(dtype).itemsize for dtype in COLUMN_DTYPE
 _SPAN: Final = Struct("<QQ")
 _SPANS_FEW: Final = 16
 """Spans up to which a loop costs less than columns."""
-_SEQS_FEW: Final = 64
+SEQS_FEW: Final = 64
 """Seqs up to which it does."""
 _ROWS_FEW: Final = 1024
 """Rows of a run up to which an array of row numbers costs less than a mask of the run."""
@@ -49,6 +49,7 @@ class RunList(Sequence[Run]):
         self.starts: list[int] = []
         self.disk_bytes = 0
         self._segments: int | None = 0
+        self._found: tuple[Sequence[int], list[tuple[Run, list[int]]]] = (), []
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -91,6 +92,7 @@ class RunList(Sequence[Run]):
         lo = bisect_right(self.starts, first_seq - 1)
         hi = bisect_right(self.starts, last_seq)
         old = self._runs[lo:hi]
+        self._found = (), []
         self._runs[lo:hi] = runs
         self.starts[lo:hi] = [run.first_seq for run in runs]
         self.disk_bytes += sum(map(_disk_bytes, runs)) - sum(map(_disk_bytes, old))
@@ -148,17 +150,27 @@ class RunList(Sequence[Run]):
             part = spans[lo:hi].astype(np.int64) - run.first_seq
             yield run, np.maximum(part[:, 0], 0), np.minimum(part[:, 1] + 1, run.count)
 
-    def delete(self, spans: NDArray[np.uint64]) -> Iterator[Run]:
+    def delete(self, spans: NDArray[np.uint64], seqs: Sequence[int] | None = None) -> Iterator[Run]:
         """Delete the rows that seq spans of shape (k, 2), both ends inclusive, cover; gives each run
-        that they reach."""
+        that they reach.
+
+        Args:
+            seqs: The same seqs one by one, where they are few (`seqs_in`).
+        """
         if len(spans) == 1:
             for run, lo, hi in self._pieces(spans.tolist()):
                 _delete_span(run, lo, hi)
                 yield run
             return
+        if seqs is not None:
+            for run, rows in self.rows_by_run(seqs) if seqs else ():
+                run.delete(np.array(rows, np.int64))
+                yield run
+            return
         if len(spans) <= _SPANS_FEW:
             for run, pieces in groupby(self._pieces(spans.tolist()), itemgetter(0)):
-                _delete_few(run, [(lo, hi) for _, lo, hi in pieces])
+                for _, lo, hi in pieces:
+                    _delete_span(run, lo, hi)
                 yield run
             return
         for run, starts, ends in self._parts(spans):
@@ -198,25 +210,42 @@ class RunList(Sequence[Run]):
                     yield run, lo, hi
                 at += 1
 
-    def extents_in_order(self, seqs: Sequence[int]) -> list[Extent]:
-        """The rows of seqs in any order, as they come; runs that have them.  A loop: for a few, or where they descend."""
-        extents: list[Extent] = []
-        spans: list[Span] = []
-        first = end = row = 0
+    def rows_by_run(self, seqs: Sequence[int]) -> list[tuple[Run, list[int]]]:
+        """(run, rows) of seqs in any order, at least one, as they come: where one descends, or is in another run than
+        the one before it, another pair begins.  Seqs that no run has are left out.  A loop: for a few.
+
+        What was found last is kept, because a claim and an ack ask for the same seqs twice each.
+        """
+        known, found = self._found
+        if known != seqs:
+            found = self._find(seqs)
+            if len(found) == 1 and len(found[0][1]) == len(seqs):
+                self._found = list(seqs), found
+        return found
+
+    def _find(self, seqs: Sequence[int]) -> list[tuple[Run, list[int]]]:
+        starts, at = self.starts, bisect_right(self.starts, seqs[0]) - 1
+        if at >= 0 and seqs[-1] < starts[at] + self._runs[at].count and seqs == sorted(seqs):
+            first = starts[at]
+            return [(self._runs[at], [seq - first for seq in seqs])]
+        found: list[tuple[Run, list[int]]] = []
+        rows: list[int] = []
+        first = end = last = 0
         for seq in seqs:
-            if not first + row < seq < end:
-                at = bisect_right(self.starts, seq) - 1
-                if at < 0 or seq >= self.starts[at] + self._runs[at].count:
+            if not last < seq < end:
+                at = bisect_right(starts, seq) - 1
+                if at < 0 or seq >= starts[at] + self._runs[at].count:
                     continue  # no run has it
-                run, spans = self._runs[at], []
-                first, end = run.first_seq, run.first_seq + run.count
-                extents.append(Extent(run, spans))
-            row = seq - first
-            if spans and spans[-1][1] == row:
-                spans[-1] = spans[-1][0], row + 1
-            else:
-                spans.append((row, row + 1))
-        return extents
+                run, rows = self._runs[at], []
+                first, end = starts[at], starts[at] + run.count
+                found.append((run, rows))
+            last = seq
+            rows.append(seq - first)
+        return found
+
+    def extents_in_order(self, seqs: Sequence[int]) -> list[Extent]:
+        """The rows of seqs in any order, as they come.  A loop: for a few, or where they descend."""
+        return [Extent(run, _few_spans(rows)) for run, rows in self.rows_by_run(seqs)]
 
     def extents_of(self, seqs: Sequence[int]) -> list[Extent]:
         """The rows of some seqs, ascending, run by run."""
@@ -226,7 +255,7 @@ class RunList(Sequence[Run]):
             row = first_seq - run.first_seq
             if row >= 0 and row + len(seqs) <= run.count:
                 return [Extent(run, [(row, row + len(seqs))])]
-        if len(seqs) <= _SEQS_FEW:
+        if len(seqs) <= SEQS_FEW:
             return self.extents_in_order(seqs)
         return self.extents(seq_spans(np.array(seqs, np.uint64)))
 
@@ -251,13 +280,27 @@ def _delete_span(run: Run, lo: int, hi: int) -> None:
     run.delete_marked(marked)
 
 
-def _delete_few(run: Run, spans: Sequence[Span]) -> None:
-    """Delete rows of a run that lie in a few half-open spans."""
-    if sum(hi - lo for lo, hi in spans) > _ROWS_FEW:
-        for lo, hi in spans:
-            _delete_span(run, lo, hi)
-    else:
-        run.delete(np.array([row for lo, hi in spans for row in range(lo, hi)], np.int64))
+def seqs_in(spans: NDArray[np.uint64]) -> list[int] | None:
+    """The seqs in spans of shape (k, 2), both ends inclusive, ascending; None where they are many."""
+    if len(spans) > SEQS_FEW:
+        return None
+    seqs: list[int] = []
+    for first, last in spans.tolist():
+        if first == last:
+            seqs.append(first)
+        elif last - first < SEQS_FEW:
+            seqs += range(first, last + 1)
+        else:
+            return None
+    return seqs if len(seqs) <= SEQS_FEW else None
+
+
+def picked(column: NDArray[Any], rows: Sequence[int]) -> Sequence[int]:
+    """The ints of a few rows of a column; a column's own methods take several times as long."""
+    if len(rows) == 1:
+        return (column.item(rows[0]),)
+    found: tuple[int, ...] = itemgetter(*rows)(column.data)
+    return found
 
 
 def rows_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -292,18 +335,29 @@ def packed_spans(seqs: Sequence[int]) -> bytes:
     """Spans of adjacent seqs of an ascending sequence, as `RecordsDeleted` has them."""
     if seqs[-1] - seqs[0] == len(seqs) - 1:
         return _SPAN.pack(seqs[0], seqs[-1])
-    if len(seqs) <= _SEQS_FEW:
-        return b"".join([_SPAN.pack(first, last) for first, last in _few_spans(seqs)])
+    if len(seqs) <= SEQS_FEW:
+        ends: list[int] = []
+        after = -1
+        for seq in seqs:
+            if seq == after:
+                ends[-1] = seq
+            else:
+                ends += (seq, seq)
+            after = seq + 1
+        return pack(f"<{len(ends)}Q", *ends)
     return seq_spans(np.array(seqs, np.uint64)).astype("<u8", copy=False).tobytes()
 
 
-def _few_spans(seqs: Sequence[int]) -> list[Span]:
+def _few_spans(numbers: Sequence[int]) -> list[Span]:
+    """Half-open spans of adjacent numbers of an ascending sequence."""
     spans: list[Span] = []
-    for seq in seqs:
-        if spans and spans[-1][1] + 1 == seq:
-            spans[-1] = spans[-1][0], seq
-        else:
-            spans.append((seq, seq))
+    first = end = numbers[0]
+    for number in numbers:
+        if number != end:
+            spans.append((first, end))
+            first = number
+        end = number + 1
+    spans.append((first, end))
     return spans
 
 

@@ -14,9 +14,14 @@ SORTED_FROM: Final = 512
 
 
 class SeqTimes:
-    """Entries (time, seq); the earliest first, at one time the lowest seq first."""
+    """Entries (time, seq); the earliest first, at one time the lowest seq first.
+
+    Attributes:
+        next_ms: The time of the first entry, whether it holds or not; None: there is none.
+    """
 
     def __init__(self) -> None:
+        self.next_ms: int | None = None
         self._times = np.empty(0, np.int64)
         self._seqs = np.empty(0, np.int64)
         self._at = 0
@@ -30,6 +35,7 @@ class SeqTimes:
         if len(times) < SORTED_FROM:
             for entry in zip(times.tolist(), seqs.tolist(), strict=True):
                 heappush(self._heap, entry)
+            self.next_ms = self._find_next()
             return
         held = np.array(self._heap, np.int64).reshape(-1, 2)
         self._heap = []
@@ -37,30 +43,29 @@ class SeqTimes:
         all_seqs = np.concatenate([self._seqs[self._at :], held[:, 1], seqs])
         order = np.lexsort((all_seqs, all_times))
         self._times, self._seqs, self._at = all_times[order], all_seqs[order], 0
+        self.next_ms = self._find_next()
 
-    def next_ms(self) -> int | None:
-        """The time of the first entry, whether it holds or not."""
+    def _find_next(self) -> int | None:
         in_arrays = int(self._times[self._at]) if self._at < len(self._times) else None
         if not self._heap:
             return in_arrays
         first = self._heap[0][0]
         return first if in_arrays is None else min(first, in_arrays)
 
-    def take(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
-        """Entries that are due, out of it: up to `limit`, in no order."""
+    def take(self, now_ms: int, limit: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Times and seqs of entries that are due, out of it: up to `limit`, in no order; shape (n,) each."""
         end = int(self._times.searchsorted(now_ms, "right"))
         end = min(max(end, self._at), self._at + limit)
-        taken = list(
-            zip(
-                self._times[self._at : end].tolist(),
-                self._seqs[self._at : end].tolist(),
-                strict=True,
-            )
-        )
+        times, seqs = self._times[self._at : end].copy(), self._seqs[self._at : end].copy()
         self._at = end
         if self._at * 2 > len(self._times):
             self._times, self._seqs = self._times[self._at :].copy(), self._seqs[self._at :].copy()
             self._at = 0
-        while self._heap and self._heap[0][0] <= now_ms and len(taken) < limit:
-            taken.append(heappop(self._heap))
-        return taken
+        more: list[tuple[int, int]] = []
+        while self._heap and self._heap[0][0] <= now_ms and len(times) + len(more) < limit:
+            more.append(heappop(self._heap))
+        self.next_ms = self._find_next()
+        if more:
+            rest = np.array(more, np.int64)
+            times, seqs = np.append(times, rest[:, 0]), np.append(seqs, rest[:, 1])
+        return times, seqs

@@ -79,6 +79,7 @@ from topics.protocol.state.losses import reason_of
 from topics.protocol.state.producers import Producers
 from topics.protocol.state.queues import Queues
 from topics.protocol.state.routers import Routers
+from topics.protocol.state.run_list import seqs_in
 from topics.protocol.state.schedules import Schedules
 from topics.protocol.state.sealed_runs import carry_deletes, cut_hot_runs
 from topics.protocol.state.segment_usage import SegmentUsage
@@ -439,14 +440,15 @@ class State:
         marks: Sequence[Marks] = (),
     ) -> None:
         hit: list[Run] = []
-        for run in chain(topic.runs.delete(spans), topic.runs.delete_marked(marks)):
+        seqs = seqs_in(spans)
+        for run in chain(topic.runs.delete(spans, seqs), topic.runs.delete_marked(marks)):
             if topic.volatile_runs and is_volatile(run):
                 hit.append(run)
         if hit:
             self.memory.compact_deleted(topic, hit)
         queue = self.queues.get(topic.topic_id)
         if queue is not None:
-            queue.remove(spans)
+            queue.remove(spans, seqs)
             queue.remove_marked(marks)
             self.queues.note_left(topic.topic_id)
         topic.deletes += 1

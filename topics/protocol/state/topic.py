@@ -30,7 +30,7 @@ from topics.protocol.model.outcomes import TopicFigures
 from topics.protocol.model.ports import Run, TagMatch
 from topics.protocol.model.records import LIVE, TEXT
 from topics.protocol.state.losses import Losses
-from topics.protocol.state.run_list import RunList, rows_in
+from topics.protocol.state.run_list import RunList, picked, rows_in
 
 RESERVE_FIRST: Final = 1024
 """Seqs that a topic reserves at first: after a power loss it goes on behind them, so a block is a
@@ -40,8 +40,8 @@ RESERVE_MAX: Final = 65_536
 second."""
 LAG_RUNS_MAX: Final = 32
 """Runs that are looked at for how far a reader is behind."""
-_SPANS_FEW: Final = 64
-"""Spans up to which a loop costs less than numpy."""
+_FEW: Final = 64
+"""Spans, and rows that lie apart, up to which a loop costs less than numpy."""
 WARMED_MAX: Final = 16
 """Runs whose columns a thread reads in one go for one command."""
 
@@ -262,24 +262,17 @@ class Topic:
                 live += rows.tolist()
         return [seq for seq in live if seq > gone_through]
 
-    def are_live(self, seqs: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of some seqs, ascending, shape (n,), have records that are live."""
-        found = np.zeros(len(seqs), bool)
-        for run, _ in self.runs.reaching(int(seqs[0])) if len(seqs) else ():
-            lo, hi = seqs.searchsorted([run.first_seq, run.first_seq + run.count]).tolist()
-            found[lo:hi] = run.flags[seqs[lo:hi] - run.first_seq] == LIVE
-            if hi == len(seqs):
-                break
-        return found & (seqs > self.gone_through())
-
-    def live_of_few(self, seqs: Sequence[int]) -> list[int]:
+    def live_of_few(self, seqs: list[int]) -> list[int]:
         """The same of a few that may lie apart."""
-        gone_through, live = self.gone_through(), []
-        for run, spans in self.runs.extents_in_order(seqs):
-            flags, first_seq = run.flags, run.first_seq
-            for lo, hi in spans:
-                live += [row + first_seq for row in range(lo, hi) if flags[row] == LIVE]
-        return live if not live or live[0] > gone_through else [s for s in live if s > gone_through]
+        flags: list[int] = []
+        found = self.runs.rows_by_run(seqs)
+        for run, rows in found:
+            flags += picked(run.flags, rows)
+        if flags.count(LIVE) == len(seqs) and seqs[0] > self.gone_through():
+            return seqs  # mostly all are there
+        known = [run.first_seq + row for run, rows in found for row in rows]
+        gone_through = self.gone_through()
+        return [s for s, f in zip(known, flags, strict=True) if f == LIVE and s > gone_through]
 
     def is_live(self, seq: int) -> bool:
         """Whether the record of a seq is live."""
@@ -289,7 +282,7 @@ class Topic:
             return False
         run = self.runs[at]
         row = seq - run.first_seq
-        return row < run.count and bool(run.flags[row] == LIVE)
+        return row < run.count and run.flags.item(row) == LIVE
 
     def last_before(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
         """The last seqs that were given out before some times, each; shape (n,) as `times_ms`."""
@@ -509,14 +502,26 @@ class Topic:
 
     def text_of(self, seqs: Sequence[int]) -> int:
         """What the live records of some seqs, ascending, add to the topic's bytes."""
+        if len(seqs) <= seqs[-1] - seqs[0] and len(seqs) <= _FEW:
+            return self._text_of_few(seqs)
         size_bytes = 0
         for run, spans in self.runs.extents_of(seqs):
-            if run.form == TEXT and run.is_warm and len(spans) <= _SPANS_FEW:
+            if run.form == TEXT and run.is_warm and len(spans) <= _FEW:
                 sizes = run.columns.size
                 for lo, hi in spans:
                     size_bytes += sum(sizes[lo:hi].tolist())  # of a few, faster than in numpy
             else:
                 size_bytes += self.weight(run, rows_in(spans))
+        return size_bytes
+
+    def _text_of_few(self, seqs: Sequence[int]) -> int:
+        """The same of a few that lie apart."""
+        size_bytes = 0
+        for run, rows in self.runs.rows_by_run(seqs):
+            if run.form == TEXT and run.is_warm:
+                size_bytes += sum(picked(run.columns.size, rows))
+            else:
+                size_bytes += self.weight(run, np.array(rows, np.int64))
         return size_bytes
 
     def _shares(self, run: Run) -> NDArray[Any]:
