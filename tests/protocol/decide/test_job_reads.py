@@ -11,7 +11,7 @@ from topics.protocol.decide import job_reads
 from topics.protocol.faces.http.jobs import parse_get, parse_list
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
-from topics.protocol.model.outcomes import Gate, JobShown
+from topics.protocol.model.outcomes import Gate, JobShown, Parked
 from topics.store.runs import SealedRun
 
 
@@ -223,6 +223,21 @@ def test_when_the_time_is_over_the_job_is_shown_as_it_is() -> None:
     engine.engine.timeout("q", gone)
     [answer] = engine.woken()
     assert (answer["seq"], answer["state"]) == (1, "ready")
+
+
+def test_a_job_that_goes_by_its_age_ends_the_wait() -> None:
+    """Nothing else happens in the queue then, so the wait is no longer than the job has. (§10.9)"""
+    engine = busy(ttl_ms=3000)
+    parked = engine.ask(parse_get("q", "4", {"wait_ms": "30000"}))
+    assert isinstance(parked, Parked)
+    assert parked.wait_ms is not None
+    assert parked.wait_ms <= 3001
+    token = engine.last_token
+    engine.now_ms += parked.wait_ms
+    engine.engine.advance(engine.now_ms)
+    engine.engine.timeout("q", token)
+    [refused] = engine.woken()
+    assert refused.code is ErrorCode.JOB_NOT_FOUND
 
 
 def test_who_waits_is_answered_when_the_server_stops_or_the_queue_goes() -> None:

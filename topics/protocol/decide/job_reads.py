@@ -160,7 +160,11 @@ class JobReads:
         waiting = self._waiting.setdefault(topic.topic_id, _Waiting(topic))
         waiting.commands[token] = command
         self._state.queues.awaited.add(topic.topic_id)
-        return Parked(command.wait_ms)
+        expires_ms = topic.expires_at_ms(command.seq)
+        if expires_ms is None:
+            return Parked(command.wait_ms)
+        # Records expire when somebody looks.
+        return Parked(min(command.wait_ms, expires_ms - moment.now_ms))
 
     @staticmethod
     def _view(topic: Topic, queue: Queue, seq: int, now_ms: int) -> JobView:
@@ -232,8 +236,8 @@ class JobReads:
         for waiting in self._waiting.values():
             command = waiting.commands.pop(token, None)
             if command is not None:
-                queue = self._state.queues[waiting.topic.topic_id]
-                queue.settle(self._state.now_ms)
+                self._unit.expire(waiting.topic, self._state.now_ms)
+                self._state.queues[waiting.topic.topic_id].settle(self._state.now_ms)
                 self._answer(waiting.topic, command, token)
 
     def forget(self, token: object) -> None:

@@ -452,6 +452,13 @@ class Topic:
         run, lo = next(self.runs.reaching(max(self.gone_through() + 1, self._earliest)))
         return int(self._times(run)[lo]) + self.config.ttl_ms + 1
 
+    def expires_at_ms(self, seq: int) -> int | None:
+        """When a live record expires; None where none does."""
+        if not self.config.ttl_ms:
+            return None
+        run, row = next(self.runs.reaching(seq))
+        return int(self._times(run)[row]) + self.config.ttl_ms + 1
+
     def eviction(self, records: int, size_bytes: int, *, before_seq: int) -> Removal | None:
         """The oldest live records to lose so that at least this many records and bytes go.
 
