@@ -115,6 +115,19 @@ def test_one_call_changes_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> N
     assert engine.change("cancel", state="ready") == (8, 3)
 
 
+def test_jobs_are_changed_some_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker took between two turns is left alone; the answer tells of all. (§10.9)"""
+    monkeypatch.setattr(job_changes, "TURN_MAX", 2)
+    engine = queue()
+    engine.append(*range(5), name="q")
+    assert engine.change("cancel", state="ready") is None
+    assert engine.claimed(max=1) == [3]
+    engine.work_off()
+    [answer] = engine.woken()
+    assert (answer["matched"], answer["done"]) == (5, 4)
+    assert [job["seq"] for job in engine.jobs()["jobs"]] == [3]
+
+
 @pytest.mark.parametrize("known", [2, 250])
 def test_a_search_takes_several_turns(known: int) -> None:
     """Among many runs; what was claimed meanwhile is left alone, at the end and not before. (§10.9)"""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+import msgspec
 import numpy as np
 from msgspec import UNSET
 from numpy.typing import NDArray
@@ -42,6 +43,8 @@ from topics.protocol.state.topic import Topic, look_cost
 
 CHANGED_MAX: Final = 5000
 """Jobs that one call changes."""
+TURN_MAX: Final = 250
+"""Of them in one turn: some milliseconds."""
 STATES: Final[dict[str, frozenset[str]]] = {
     "promote": frozenset(("delayed",)),
     "retry": frozenset(("delayed",)),
@@ -157,7 +160,7 @@ class JobChanges:
     # ------------------------------------------------------------------ many
 
     def _scan(self, command: ChangeJobs, topic: Topic, moment: Moment) -> Scan:
-        """Find the jobs that match, in as many turns as that takes, and change them at its end."""
+        """Find the jobs that match, in as many turns as that takes, and change them at its end, some in a turn."""
         found: list[int] = []
         matched, cursor, left = 0, topic.gone_through(), LOOKS_MAX
         end_seq = topic.published_seq + 1
@@ -179,10 +182,17 @@ class JobChanges:
             matched += len(seqs)
             found += seqs[: CHANGED_MAX - len(found)].tolist()
             cursor = run.first_seq + run.count - 1
-        queue = self._leases.settled(topic, moment.now_ms)
-        seqs_now = np.array(topic.live_among(found), np.int64)
-        still = seqs_now[_among(command, queue, seqs_now)].tolist()
-        return self._apply(command, topic, queue, still, matched, moment)
+        done = 0
+        while True:
+            queue = self._leases.settled(topic, moment.now_ms)
+            seqs = np.array(topic.live_among(found[:TURN_MAX]), np.int64)
+            still = seqs[_among(command, queue, seqs)].tolist()
+            changed = self._apply(command, topic, queue, still, matched, moment)
+            done += changed.done
+            del found[:TURN_MAX]
+            if not found:
+                return msgspec.structs.replace(changed, done=done)
+            moment = yield ()
 
     # ------------------------------------------------------------------ changing
 
@@ -194,7 +204,7 @@ class JobChanges:
         seqs: list[int],
         matched: int,
         moment: Moment,
-    ) -> Outcome:
+    ) -> JobsChanged:
         gate = self._unit.repeated(topic)
         if seqs and not command.is_dry:
             if command.action == "cancel":
