@@ -58,7 +58,7 @@ class Segments:
         self._known: weakref.WeakValueDictionary[int, Segment] = weakref.WeakValueDictionary()
         self._open: OrderedDict[int, Segment] = OrderedDict()
         self._latest: Segment | None = None
-        """The last of them that was asked for."""
+        """The last of those that are open that was asked for; of `_open`, so that nothing else keeps a file open."""
         self._with_deletes: dict[SealedRun, None] = {}
         self._unflagged: dict[tuple[int, int], Deletion] = {}
         """By segment and index of a run, the rows that a checkpoint says are deleted."""
@@ -66,6 +66,7 @@ class Segments:
     def close(self) -> None:
         with self.lock:
             self._open.clear()
+            self._latest = None
             self._with_deletes.clear()
             for each in list(self._known.values()):
                 each.move(HandleTurn.ENDED)
@@ -87,8 +88,9 @@ class Segments:
 
     def handle(self, owner: Segment) -> Handle:
         """The segment's handle; opens a closed segment.  Raises Corrupt, OSError."""
-        if owner is self._latest and owner.handle is not None:
-            return owner.handle  # as mostly: it is the last to be closed anyway
+        handle = owner.handle
+        if owner is self._latest and handle is not None:
+            return handle  # as mostly: it is the last to be closed anyway
         with self.lock:
             handle = owner.handle
             if handle is None:
@@ -100,11 +102,11 @@ class Segments:
 
     def _enlist(self, owner: Segment) -> None:
         """Make an open segment the last to be closed for others; call under the lock."""
-        self._latest = owner
         self._open[owner.number] = owner
         self._open.move_to_end(owner.number)
         while len(self._open) > self._open_max:
             self._open.popitem(last=False)[1].move(HandleTurn.CROWDED_OUT)
+        self._latest = owner if self._open else None
 
     # -- life of a segment ---------------------------------------------------------------------
 
@@ -163,6 +165,7 @@ class Segments:
                 self.handle(owner)
             owner.move(HandleTurn.DROPPED)
         self._open.pop(number, None)
+        self._latest = None
         return owner
 
     def let_go(self, number: int) -> None:
