@@ -97,7 +97,7 @@ class Life:
         readers: Reader processes beside the first.
         trail: What was asked for, the newest last.
         known: The data of each seq of each instance, by (name, instance of the name).
-        etags: Pages that a cache has: (ETag, text) by what was asked for.
+        etags: Pages that a cache has: (ETag, text, epoch) by what was asked for.
     """
 
     home: Path
@@ -108,7 +108,7 @@ class Life:
     known: dict[str, dict[int, Any]] = field(default_factory=dict)
     held: dict[int, Lease] = field(default_factory=dict)
     watchers: list[Watcher] = field(default_factory=list)
-    etags: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    etags: dict[str, tuple[str, bytes, str]] = field(default_factory=dict)
     copied: list[int] = field(default_factory=list)
     routed_from: int | None = None
     dead: set[int] = field(default_factory=set)
@@ -463,7 +463,7 @@ class Life:
         _same(row["count"], len(topic.records), row)
 
     def page_of_cache(self, name: str) -> None:
-        """A page and its tag: 304 says that the page is the same, byte for byte. (§3.4)"""
+        """A page and its tag: 304 says that the page is the same, byte for byte, and of the same instance. (§3.4)"""
         topic = self.topic(name)
         limit = self.rng.choice((5, 50))
         target = f"/v0/topics/{name}/records?from_seq={self.rng.choice((0, 10, 40))}&limit={limit}"
@@ -472,11 +472,12 @@ class Life:
         live = set(topic.records)
         wrong = [r["$seq"] for r in whole.json["records"] if r["$seq"] not in live]
         assert not wrong, f"{wrong} are gone: {whole}"
-        tag, text = self.etags.get(target, ("", b""))
+        tag, text, epoch = self.etags.get(target, ("", b"", ""))
         if tag:
             again = self.ask("GET", target, if_none_match=tag)
-            _same(again.status == 304, whole.body == text, (target, text[:200], whole.body[:200]))
-        self.etags[target] = whole.headers["etag"], whole.body
+            is_same = whole.body == text and topic.epoch == epoch
+            _same(again.status == 304, is_same, (target, text[:200], whole.body[:200]))
+        self.etags[target] = whole.headers["etag"], whole.body, topic.epoch
 
     # ---------------------------------------------------------------------- jobs
 

@@ -2,6 +2,9 @@
 
 import pytest
 
+from topics.protocol.model.events import JobsLeased
+from topics.protocol.state import claim_source, group_order
+
 from ..harness import Harness
 from .queued import backlog, queue
 
@@ -78,3 +81,33 @@ def test_a_delete_of_many_jobs_finds_the_heads_of_few_groups() -> None:
     assert engine.claimed(max=1) == [1]
     engine.delete("q", before_seq=41)
     assert engine.claimed(max=9) == [41, 42, 43]
+
+
+def test_a_lane_of_turns_does_not_grow_either() -> None:
+    """A group whose first job is deleted again and again stays in its place. (133)"""
+    jobs = [{"group": "b", "tag": f"t{n}"} for n in range(300)]
+    engine = queue({"group": "a"}, *jobs, fair=True, group_max_in_flight=1)
+    assert engine.claimed(max=2) == [1, 2]
+    for n in range(1, 300):
+        engine.nack(1, 2) if n == 1 else None
+        engine.delete("q", match=f"t{n - 1}")
+    assert len(backlog(engine).order._lanes[0]) <= 72  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("config", [{"order": "group"}, {"group_max_in_flight": 1}])
+def test_a_lease_that_another_process_gave_holds_the_group(config: dict[str, object]) -> None:
+    """A process that only follows takes no job; it learns of leases. (133)"""
+    engine = queue({"group": "a"}, {"group": "a"}, {"group": "b"}, **config)
+    assert blocked(engine) == 1
+    topic_id = engine.topic("q").topic_id
+    held = engine.engine.state.queues[topic_id]
+    held.lease(JobsLeased(engine.now_ms, topic_id, "w", 1 << 50, [1], [1], [1]))
+    assert engine.claimed(max=9) == [3]
+
+
+def test_a_long_group_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken of a source is let go, and the order is as before. (133)"""
+    monkeypatch.setattr(group_order, "SKIPPED", 4)
+    monkeypatch.setattr(claim_source, "SKIPPED", 4)
+    engine = queue(*[{"group": "a"}] * 40, fair=True)
+    assert [engine.claimed(max=1) for _ in range(40)] == [[n] for n in range(1, 41)]

@@ -398,6 +398,18 @@ def test_a_replay_is_held_against_the_records() -> None:
     assert jobs.fresh_from == 9
 
 
+def test_a_lease_in_doubt_whose_job_went_is_passed_over() -> None:
+    """Leases ceased to be logged, and one of the jobs was removed since. (§10.1)"""
+    jobs = Queue()
+    lease(jobs, 1, 2)
+    jobs.lose_track()
+    jobs.remove(np.array([[1, 1]], np.uint64))
+
+    jobs.reconcile([2])
+
+    assert again(jobs) == [2]
+
+
 def test_events_of_a_replay_need_not_know_what_time_did() -> None:
     """A claim that is told after a lease whose end nobody told, and an end of one that no log had.
     (§10.3)"""

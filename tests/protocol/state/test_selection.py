@@ -158,10 +158,13 @@ def test_scanned_counts_rows_looked_at() -> None:
     assert (page.count, page.scanned, page.next_seq) == (1, 7, 7)
 
 
-def test_the_first_and_the_last_record_are_found_behind_deleted_ones() -> None:
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_the_first_and_the_last_record_are_found_behind_deleted_ones(is_sealed: bool) -> None:
     """Whole windows and whole runs may hold no live record. (§3.1)"""
     engine = Harness(segment_max_records=100)
     engine.append(*range(300))
+    if is_sealed:
+        engine.seal_all()
     topic = engine.topic()
     seqs = [*range(2, 290), *range(291, 301)]
     engine.engine.unit.remove(topic, seqs, engine.moment)

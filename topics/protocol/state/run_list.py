@@ -316,8 +316,6 @@ def rows_of(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
 
 def rows_in(spans: Sequence[Span]) -> NDArray[np.int64]:
     """All rows of a few half-open spans, ascending."""
-    if len(spans) == 1:
-        return np.arange(*spans[0], dtype=np.int64)
     return np.concatenate([np.arange(lo, hi, dtype=np.int64) for lo, hi in spans])
 
 
