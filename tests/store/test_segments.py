@@ -197,6 +197,19 @@ def test_a_segment_that_could_not_be_dropped_is_closed_for_others_again() -> Non
     assert row_text(one, 0) == b"a"
 
 
+def test_a_drop_that_fails_of_a_segment_that_nobody_reads_is_told() -> None:
+    """Nothing is kept of the segment, so nothing has to be put back. (§5)"""
+    files = SimFiles()
+    store = DiskStore(files, wal_file_bytes=FILE, reserve_bytes=FILE)
+    store.recover(Ledger(store))
+    [ref] = store.seal([entry_of(HotRun(1, [b"a"]))])
+    fail_next(files, error=errno.EIO)
+    with pytest.raises(OSError):
+        store._segments.drop(ref.segment)
+
+    assert row_text(store.open_run(ref, 1), 0) == b"a"
+
+
 def test_a_damaged_orphan_does_not_prevent_a_start() -> None:
     """No run refers to it: it is removed, as any orphan is. (§5)"""
     files = SimFiles()

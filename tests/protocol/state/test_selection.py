@@ -162,7 +162,9 @@ def test_scanned_counts_rows_looked_at() -> None:
 def test_the_first_and_the_last_record_are_found_behind_deleted_ones(is_sealed: bool) -> None:
     """Whole windows and whole runs may hold no live record. (§3.1)"""
     engine = Harness(segment_max_records=100)
-    engine.append(*range(300))
+    engine.append(0)
+    engine.now_ms += 10
+    engine.append(*range(1, 300))
     if is_sealed:
         engine.seal_all()
     topic = engine.topic()
@@ -171,6 +173,8 @@ def test_the_first_and_the_last_record_are_found_behind_deleted_ones(is_sealed: 
     engine.sync()
 
     assert selection._first_since(topic, START_MS) == 1
+    assert selection._first_since(topic, START_MS + 1) == 290
+    assert selection._last_live(topic, 290) == 1
     engine.delete(before_seq=2)
     assert selection._first_since(topic, START_MS) == 290
     assert selection._last_live(topic, 301) == 290
