@@ -345,6 +345,7 @@ class Engine:
         at_ms = self.queue_commands.alarm_ms() if self.state.queues.by_id else None
         at_ms = earlier(at_ms, self.group_commands.alarm_ms())
         at_ms = earlier(at_ms, self.schedule_commands.alarm_ms())
+        at_ms = earlier(at_ms, self.job_reads.alarm_ms())
         return earlier(at_ms, self.router_commands.alarm_ms())
 
     def take_fetches(self) -> list[Fetch]:

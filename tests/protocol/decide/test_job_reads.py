@@ -11,7 +11,7 @@ from topics.protocol.decide import job_reads
 from topics.protocol.faces.http.jobs import parse_get, parse_list
 from topics.protocol.model.access import Caller
 from topics.protocol.model.errors import Corrupt, DamagedRun, ErrorCode, Rejection
-from topics.protocol.model.outcomes import Gate, JobShown, Parked
+from topics.protocol.model.outcomes import Gate, JobShown
 from topics.store.runs import SealedRun
 
 
@@ -226,18 +226,26 @@ def test_when_the_time_is_over_the_job_is_shown_as_it_is() -> None:
 
 
 def test_a_job_that_goes_by_its_age_ends_the_wait() -> None:
-    """Nothing else happens in the queue then, so the wait is no longer than the job has. (§10.9)"""
+    """Nothing else happens in the queue then, so the engine asks to be rung. (§10.9)"""
     engine = busy(ttl_ms=3000)
-    parked = engine.ask(parse_get("q", "4", {"wait_ms": "30000"}))
-    assert isinstance(parked, Parked)
-    assert parked.wait_ms is not None
-    assert parked.wait_ms <= 3001
-    token = engine.last_token
-    engine.now_ms += parked.wait_ms
-    engine.engine.advance(engine.now_ms)
-    engine.engine.timeout("q", token)
+    for wait_ms in (1000, 30_000):
+        assert engine.job(4, wait_ms=wait_ms) is None
+    first = engine.last_token - 1
+    engine.now_ms += 1000
+    engine.engine.timeout("q", first)
+    [shown] = engine.woken()
+    assert shown["state"] == "ready"
+
+    gone_ms = START_MS + 3001
+    while engine.now_ms < gone_ms:
+        alarm_ms = engine.engine.alarm_ms()
+        assert alarm_ms is not None
+        assert engine.now_ms < alarm_ms <= gone_ms
+        engine.now_ms = alarm_ms
+        engine.engine.work_off(engine.moment)
     [refused] = engine.woken()
     assert refused.code is ErrorCode.JOB_NOT_FOUND
+    assert engine.engine.alarm_ms() is None
 
 
 def test_who_waits_is_answered_when_the_server_stops_or_the_queue_goes() -> None:

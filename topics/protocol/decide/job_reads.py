@@ -9,6 +9,7 @@ command that ends jobs knows of it.
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
+from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
 import msgspec
@@ -80,6 +81,8 @@ class JobReads:
         self._scans = scans
         self._leases = Leases(unit)
         self._waiting: dict[int, _Waiting] = {}
+        self._ages: list[tuple[int, int]] = []
+        """A heap: when a job that a client waits for is gone by its age, and the topic; only while the client waits."""
 
     # ------------------------------------------------------------------ lists
 
@@ -161,10 +164,9 @@ class JobReads:
         waiting.commands[token] = command
         self._state.queues.awaited.add(topic.topic_id)
         expires_ms = topic.expires_at_ms(command.seq)
-        if expires_ms is None:
-            return Parked(command.wait_ms)
-        # Records expire when somebody looks.
-        return Parked(min(command.wait_ms, expires_ms - moment.now_ms))
+        if expires_ms is not None and expires_ms <= moment.now_ms + command.wait_ms:
+            heappush(self._ages, (expires_ms, topic.topic_id))
+        return Parked(command.wait_ms)
 
     @staticmethod
     def _view(topic: Topic, queue: Queue, seq: int, now_ms: int) -> JobView:
@@ -198,8 +200,14 @@ class JobReads:
         """Whether `step` has something to do now."""
         return bool(self._state.queues.left)
 
+    def alarm_ms(self) -> int | None:
+        """When `step` is wanted though nothing happens until then: records expire when somebody looks."""
+        return self._ages[0][0] if self._ages else None
+
     def step(self, now_ms: int) -> None:
         """Answer those whose job has ended."""
+        while self._ages and self._ages[0][0] <= now_ms:
+            self._state.queues.note_left(heappop(self._ages)[1])
         for topic_id in self._state.queues.take_left():
             waiting = self._waiting.get(topic_id)
             if waiting is None:
@@ -236,8 +244,8 @@ class JobReads:
         for waiting in self._waiting.values():
             command = waiting.commands.pop(token, None)
             if command is not None:
-                self._unit.expire(waiting.topic, self._state.now_ms)
-                self._state.queues[waiting.topic.topic_id].settle(self._state.now_ms)
+                queue = self._state.queues[waiting.topic.topic_id]
+                queue.settle(self._state.now_ms)
                 self._answer(waiting.topic, command, token)
 
     def forget(self, token: object) -> None:
