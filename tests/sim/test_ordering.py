@@ -2,6 +2,8 @@
 
 import pytest
 
+from topics.protocol.state import backlog
+
 from .lives import cut_everywhere, found_by, lived
 from .ordering import BUGS, World
 
@@ -17,6 +19,14 @@ STRIDE = 13
 def test_jobs_are_given_in_their_order(harsh: bool, is_full: bool) -> None:
     """No two of a group beyond its bound, no job before its time, none lost, none twice at a time."""
     for seed in range(FULL if is_full else SAMPLE):
+        lived(World(seed, harsh=harsh))
+
+
+@pytest.mark.parametrize("harsh", [False, True])
+def test_groups_are_forgotten_all_the_time(harsh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that begins anew before it takes in more has the same order, whatever its jobs are at. (131, 133)"""
+    monkeypatch.setattr(backlog, "IDLE_GROUPS", -(1 << 40))
+    for seed in range(10):
         lived(World(seed, harsh=harsh))
 
 

@@ -155,3 +155,36 @@ def test_a_lag_may_end_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not backlog(engine).lags
     engine.work_off()
     assert engine.claimed(max=9) == [8, 9]
+
+
+def orders(field: str, config: dict[str, object]) -> tuple[list[object], int]:
+    """Many groups have a job each beside a few that stay: what was claimed and counted, and how many groups are known."""
+    engine = queue({field: "held"}, {field: "held"}, {field: "late", "delay_ms": 50_000}, **config)
+    engine.append({"data": 0, field: "late", "priority": 3, "delay_ms": 50_000}, name="q")
+    seen: list[object] = [engine.claimed(max=1)]
+    for n in range(100):
+        engine.append({"data": 0, field: f"order-{n}", "priority": n % 3 + 1}, name="q")
+        seen += [engine.claimed(max=1), engine.counters(), engine.state("q")["queue"]]
+        engine.ack(5 + n)
+    known = len(backlog(engine).table.groups)
+    seen += [backlog(engine).options_of([4]), engine.claimed(max=9)]
+    engine.ack(1)
+    engine.now_ms += 50_000
+    seen += [engine.claimed(max=9), engine.counters()]
+    return seen, known
+
+
+@pytest.mark.parametrize(
+    "config", [{}, {"order": "group"}, {"fair": True}, {"group_max_in_flight": 1}], ids=str
+)
+@pytest.mark.parametrize("field", ["group", "tag"])
+def test_groups_that_had_their_last_job_are_forgotten(
+    field: str, config: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue with a group for each order does not remember all orders that there ever were.  Jobs with a worker, with a
+    delay, or behind others of their group are where they were. (133)"""
+    kept, _ = orders(field, config)
+    monkeypatch.setattr(backlogs, "IDLE_GROUPS", 8)
+    forgotten, known = orders(field, config)
+    assert forgotten == kept
+    assert known < 40

@@ -31,6 +31,8 @@ from topics.protocol.state.topic import Topic
 
 ABSORBED_ROWS: Final = 1 << 16
 """Records looked at in one turn: some milliseconds."""
+IDLE_GROUPS: Final = 1 << 14
+"""Groups without a job that may be known: 1.4 KB each."""
 SETTLED_MAX: Final = 4096
 """Jobs whose time has come that are moved in one go."""
 
@@ -172,8 +174,19 @@ class Backlog:
 
     def absorb(self, now_ms: int) -> None:
         """Take in the records that are shown now; of many, none (`catch_up`)."""
-        if self.is_behind and not self.lags:
-            self.catch_up(now_ms)
+        if self.is_behind:
+            if len(self.table.groups) > IDLE_GROUPS + 4 * self.topic.count:
+                self._forget_groups(now_ms)
+            if not self.lags:
+                self.catch_up(now_ms)
+
+    def _forget_groups(self, now_ms: int) -> None:
+        """Most groups have had their last job: begin anew without them.  Fewer jobs are there than groups came since
+        the last time, so that it costs little a group."""
+        self.restart()
+        self.table.forget_groups()
+        self.now_ms = now_ms
+        self.seen = min(self.topic.first_live_seq() - 1, self.topic.published_seq)
 
     def catch_up(self, now_ms: int) -> None:
         """Take in some of the records that are shown, `ABSORBED_ROWS` at most."""

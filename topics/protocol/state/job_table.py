@@ -158,6 +158,20 @@ class JobTable:
             found = self._group_ids[name] = len(self.groups)
         return found
 
+    def forget_groups(self) -> None:
+        """Forget the names of groups that no job has which is there; the others get other numbers."""
+        parts = [rows for rows, _ in self.pieces(0, SEQ_MAX)]
+        numbers = np.zeros(len(self.groups) + 1, np.uint32)
+        for rows in parts:
+            numbers[rows["group"][rows["flags"] & GONE == 0]] = 1
+        numbers[0] = 0
+        kept = np.flatnonzero(numbers)
+        numbers[kept] = np.arange(1, len(kept) + 1)
+        for rows in parts:
+            rows["group"] = numbers[rows["group"]]
+        self.groups = [self.groups[number - 1] for number in kept.tolist()]
+        self._group_ids = {name: number for number, name in enumerate(self.groups, 1)}
+
     def add(self, options: DecodedOptions) -> NDArray[np.void]:
         """Take in rows behind all others; returns the rows, with the table's numbers of groups."""
         rows, digests = options.rows, options.digests

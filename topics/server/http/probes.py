@@ -4,6 +4,7 @@ Knows which of them is answered in which phase; routes and refusals are the exch
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -172,7 +173,7 @@ class _File:
         )
 
 
-class _Metrics:
+class _Metrics(ABC):
     """Implements `interface.Pending`: the answer to a scrape (§8.3)."""
 
     waits_for_news = False
@@ -187,9 +188,9 @@ class _Metrics:
         self._deliver = deliver
         self._ask()
 
+    @abstractmethod
     def _ask(self) -> None:
         """Have the pieces made."""
-        raise NotImplementedError
 
     def cancel(self) -> None:
         self._deliver = None
