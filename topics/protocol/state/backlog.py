@@ -173,12 +173,11 @@ class Backlog:
         return self.topic.published_seq - first >= ABSORBED_ROWS
 
     def absorb(self, now_ms: int) -> None:
-        """Take in the records that are shown now; of many, none (`catch_up`)."""
-        if self.is_behind:
-            if len(self.table.groups) > IDLE_GROUPS + 4 * self.topic.count:
-                self._forget_groups(now_ms)
-            if not self.lags:
-                self.catch_up(now_ms)
+        """Take in the records that are shown now, where it is behind; of many, none (`catch_up`)."""
+        if len(self.table.groups) > IDLE_GROUPS + 4 * self.topic.count:
+            self._forget_groups(now_ms)
+        if not self.lags:
+            self.catch_up(now_ms)
 
     def _forget_groups(self, now_ms: int) -> None:
         """Most groups have had their last job: begin anew without them.  Fewer jobs are there than groups came since
