@@ -243,7 +243,9 @@ def test_a_warm_shutdown_leaves_the_rest_to_others(alone: Application, tmp_path:
     out, gate = tmp_path / "out", tmp_path / "gate"
     results = [alone.tasks.held.delay(str(out), str(gate)) for _ in range(3)]
     with alone.worker("a", "-c", "1") as worker:
-        until("started", out.exists)
+        # Until it has heard from its process that a task runs, Celery gives the task back, and lets it run.
+        inspect = alone.app.control.inspect(timeout=PATIENCE_S, limit=1)
+        until("accepted", lambda: inspect.active()["a@test"])
         worker.send_signal(signal.SIGTERM)
         log = tmp_path / "a.log"
         until("warned", lambda: "Warm shutdown" in log.read_text())
