@@ -10,6 +10,7 @@ import json
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import count
@@ -186,7 +187,7 @@ class Load:
         self.check_alive()
 
 
-class Client(threading.Thread):
+class Client(threading.Thread, ABC):
     """Calls until the run is over."""
 
     def __init__(self, load: Load, seed: int) -> None:
@@ -206,9 +207,9 @@ class Client(threading.Thread):
         finally:
             self.asker.close()
 
+    @abstractmethod
     def call(self) -> None:
         """Once."""
-        raise NotImplementedError
 
     def finish(self) -> None:
         """What is done when the run is over."""

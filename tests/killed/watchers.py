@@ -8,6 +8,7 @@ of order, doubled, or missing without a word.
 import http.client
 import json
 import random
+from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
@@ -111,9 +112,9 @@ class Watcher(Client):
         while not self.is_at_end and not self.load.is_cut.is_set():
             self.call()
 
+    @abstractmethod
     def follow(self, most: int) -> None:
         """See this many frames, or what there is until the stream breaks."""
-        raise NotImplementedError
 
     def take(self, event: str, frame: dict[str, Any]) -> None:
         """A frame, whose names are those of both protocols."""

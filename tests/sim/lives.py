@@ -7,6 +7,7 @@ and what has to hold, is its own to say.
 import copy
 import random
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
@@ -43,7 +44,7 @@ class Backup(NamedTuple):
     known: Any
 
 
-class Lives:
+class Lives(ABC):
     """One directory through its lives.
 
     Args:
@@ -78,25 +79,25 @@ class Lives:
 
     # ------------------------------------------------------------------ what a world says
 
+    @abstractmethod
     def begin(self) -> None:
         """A life has begun: compare what is there, and go on."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self) -> None:
         """Whatever may happen next."""
-        raise NotImplementedError
 
+    @abstractmethod
     def judge(self) -> None:
         """Start once more, and read everything.  Raises Broken."""
-        raise NotImplementedError
 
+    @abstractmethod
     def known(self) -> Any:
         """What a backup of this moment has to have, as a copy."""
-        raise NotImplementedError
 
+    @abstractmethod
     def revert(self, known: Any) -> None:
         """A backup was restored: what came since is gone."""
-        raise NotImplementedError
 
     # ------------------------------------------------------------------ lives
 

@@ -6,6 +6,7 @@ another process has.  Who decides that is the heir's affair.
 Invariants: a topic is subscribed in one half; a subscription is made whole in one.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from topics.protocol.driver.client_states import ClientState
@@ -20,7 +21,7 @@ from topics.server.service.service import LocalSocket, Opened, Positions
 Decided = Callable[[bool | Rejection], None]
 
 
-class JointSocket:
+class JointSocket(ABC):
     """Implements `service.WatchSocket`.
 
     Args:
@@ -39,6 +40,7 @@ class JointSocket:
 
     # ------------------------------------------------------------------ what an heir decides
 
+    @abstractmethod
     def _is_here(
         self, topics: Mapping[str, Begin], view: View, position: str | None, decided: Decided
     ) -> bool | None:
@@ -47,22 +49,22 @@ class JointSocket:
         Raises:
             Rejection: Neither process can make it.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _open_local(self) -> LocalSocket | None:
         """The half here, or None where the other process is to have all."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _open_remote(self, deliver: "Callable[[RemoteSocket | Rejection], None]") -> Ticket:
         """Open the half in the other process.  Raises Rejection."""
-        raise NotImplementedError
 
     def _on_local_end(self, local: LocalSocket) -> None:
         """The half here has ended, and is closed then."""
 
     @property
+    @abstractmethod
     def ended_by(self) -> StreamEnd | None:
-        raise NotImplementedError
+        """How the stream ended, where it has."""
 
     # ------------------------------------------------------------------ orders
 

@@ -1,6 +1,7 @@
 """Streams that another process has opened here, one each: pulled, framed and sent as it takes them."""
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeVar
@@ -33,7 +34,7 @@ T = TypeVar("T")
 log = logging.getLogger("topics.links")
 
 
-class _Served:
+class _Served(ABC):
     """One stream.  Implements `desk.Served`, and `outlet.Supply`; what it takes to make a message is the
     queue's."""
 
@@ -76,9 +77,9 @@ class _Served:
             self.queue.use(shared.stopwatch.end(begun_s))
         return self._framing.take(most)
 
+    @abstractmethod
     def _frame_next(self) -> None:
         """Frame the next message, where there is one."""
-        raise NotImplementedError
 
     def _end(self, head: bytes = b"") -> None:
         self._framing.add(MessageKind.ENDED, head)
@@ -100,9 +101,9 @@ class _Served:
             self._is_closed = True
             self._stop()
 
+    @abstractmethod
     def _stop(self) -> None:
         """Close what is behind it."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Nobody wants it any more."""
