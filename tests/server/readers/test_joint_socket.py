@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,31 +26,6 @@ from topics.server.service.shell import Phase
 from .served import WithReaders, append, kill, put
 from .writing import LIMITS, Writer, appended, begun
 from .writing import put as put_command
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., WithReaders]]:
-    servers: list[WithReaders] = []
-
-    def start(readers: int = 2, **settings: object) -> WithReaders:
-        servers.append(WithReaders(tmp_path / f"server{len(servers)}", **settings))
-        return servers[-1].start_all(readers)
-
-    yield start
-    for server in servers:
-        server.__exit__(None, None, None)
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithReaders]:
-    """A server that most tests share."""
-    server = WithReaders(tmp_path_factory.mktemp("shared")).start_all()
-    try:
-        yield server
-        assert server.stop() == 0
-        server.assert_log_is_quiet()
-    finally:
-        server.__exit__(None, None, None)
 
 
 class Talk:

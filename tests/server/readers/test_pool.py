@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -31,31 +31,6 @@ from topics.server.readers.process import ReaderPhase, ReaderProcess
 from .served import Sse, WithReaders, append, is_alive, kill, put, read
 
 JSON = {"content-type": "application/json"}
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., WithReaders]]:
-    servers: list[WithReaders] = []
-
-    def start(readers: int = 2, **settings: object) -> WithReaders:
-        servers.append(WithReaders(tmp_path / f"server{len(servers)}", **settings))
-        return servers[-1].start_all(readers)
-
-    yield start
-    for server in servers:
-        server.__exit__(None, None, None)
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithReaders]:
-    """A server that most tests share."""
-    server = WithReaders(tmp_path_factory.mktemp("shared")).start_all()
-    try:
-        yield server
-        assert server.stop() == 0
-        server.assert_log_is_quiet()
-    finally:
-        server.__exit__(None, None, None)
 
 
 def requests(server: WithReaders) -> float:
