@@ -190,6 +190,14 @@ def test_typed_data(face: Any) -> None:
     assert answer.records[0].data == Departure("UA", 2)
 
 
+def test_a_header_may_have_a_name_of_any_bytes(face: Any) -> None:
+    """As clients of Kafka may give it. (§2)"""
+    headers = [[{"$base64": "/w=="}, "x"], ["h", None]]
+    script = Script(page({**record(1), "$headers": headers}, head_seq=1, cursor=1))
+    answer = face(script).do(lambda c: c.diff("f"))
+    assert answer.records[0].headers == [({"$base64": "/w=="}, "x"), ("h", None)]
+
+
 def test_raw_records_keep_their_bytes(face: Any) -> None:
     """Read raw, a record's JSON is what was stored, and its text is what was served. (§0.3)"""
     texts = [

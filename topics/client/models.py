@@ -64,7 +64,7 @@ class NewRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     form: Literal["text", "base64", "null"] | None = None
     key: str | None = None
     time: int | None = None
-    headers: Sequence[tuple[str, Any]] | msgspec.Raw | None = None
+    headers: Sequence[tuple[str | Mapping[str, str], Any]] | msgspec.Raw | None = None
     partition: int | None = None
     delay_ms: int | None = None
     not_before: int | None = None
@@ -96,7 +96,7 @@ class Record(
     form: str | None = None
     key: str | None = None
     time: int | None = None
-    headers: list[tuple[str, Any]] | None = None
+    headers: list[tuple[str | dict[str, str], Any]] | None = None
     tag: str | None = None
     data: D
     meta: dict[str, Any] | None = None

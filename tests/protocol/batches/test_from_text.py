@@ -10,7 +10,8 @@ from topics.protocol.batches.from_text import batch_of_text
 from topics.protocol.batches.header import HEADER_BYTES, checked_header, header_of
 from topics.protocol.batches.records import fields, headers_of
 from topics.protocol.batches.to_text import text_of
-from topics.protocol.model.records import Batch
+from topics.protocol.model.marks import Mark
+from topics.protocol.model.records import FORMED, Batch
 from topics.protocol.model.render import render_batch
 from topics.protocol.state.hot_run import HotRun
 
@@ -30,6 +31,11 @@ def written(count: int = 3, **given: Any) -> Batch:
     return render_batch(datas, first_seq=41, ts_ms=NOW_MS, **given)
 
 
+def in_64_bits(number: int) -> int:
+    """As clients of Kafka add: beyond the greatest number comes the least."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
 def given_back(run: HotRun, spans: Sequence[tuple[int, int]] | None = None) -> list[Any]:
     """(offset, key, value, headers, time) of each record of a run, out of a batch of them."""
     spans = spans or [(0, run.count)]
@@ -46,7 +52,7 @@ def given_back(run: HotRun, spans: Sequence[tuple[int, int]] | None = None) -> l
             None if f.key_size < 0 else raw[f.key_at : f.key_at + f.key_size],
             None if f.value_size < 0 else raw[f.value_at : f.value_at + f.value_size],
             headers_of(raw, f.headers_at, f.headers),
-            header.first_ms + f.time_delta,
+            in_64_bits(header.first_ms + f.time_delta),
         )
         for f in fields(raw, header.records, header.last_delta + 1)
     ]
@@ -124,6 +130,25 @@ def test_a_header_of_any_bytes_comes_back() -> None:
     made, _ = text_of(header_of(data), data[61:], first_seq=41, ts_ms=NOW_MS, tag_bytes_max=9)
 
     assert [each[3] for each in given_back(run_of(made))] == [list(each[2]) for each in sent]
+
+
+@pytest.mark.parametrize(
+    "member",
+    [b'{"$base64": "a"}', b'{"$base64":"\\u00e9"}', b'{"$base64":7}', b'{"a":1e999}', b"[1e999]"],
+)
+def test_a_member_of_meta_that_is_no_header_of_kafkas_is_its_text(member: bytes) -> None:
+    """Whatever HTTP wrote can be fetched: a batch that cannot be made would stop every consumer before it."""
+    marks = [Mark(b',"$form":"text"', FORMED)]
+    run = run_of(written(datas=[b'"x"'], metas=[b'{"a":%b}' % member], marks=marks))
+
+    assert [each[2:4] for each in given_back(run)] == [(b"x", [(b"a", member)])]
+
+
+@pytest.mark.parametrize("time_ms", [-(1 << 63), -1, 0, (1 << 63) - 1])
+def test_any_time_of_64_bits_comes_back(time_ms: int) -> None:
+    run = run_of(written(1, marks=[Mark(b',"$time":%d' % time_ms, FORMED)]))
+
+    assert [each[4] for each in given_back(run)] == [time_ms]
 
 
 def test_a_row_without_text_is_no_record() -> None:

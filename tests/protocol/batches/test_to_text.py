@@ -54,8 +54,9 @@ def texts(made: Batch) -> list[bytes]:
         ((b"\xff", b"1", (), 0), b'"$key":"/w==","data":1}', None, HAS_KEY),
         ((b"k" * 9, b"1", (), 0), b'"$key":"a2tra2tra2tr","data":1}', None, HAS_KEY),
         ((None, b"1", (), 3), b'"$time":1750000000003,"data":1}', None, 0),
-        ((None, b"1", [(b"h", b"x"), (b"g", None)], 0), b'"data":1,"meta":{"h":"x","g":null}}', None, 0),
-        ((None, b"1", [(b"h", b"\xff")], 0), b'"data":1,"meta":{"h":{"$base64":"/w=="}}}', None, 0),
+        ((None, b"1", [(b"h", b"x"), (b"g", None)], 0), b'"$headers":[["h","x"],["g",null]],"data":1,"meta":{"h":"x","g":null}}', None, HAS_HEADERS),
+        ((None, b"1", [(b"h", b"\xff")], 0), b'"$headers":[["h",{"$base64":"/w=="}]],"data":1,"meta":{"h":{"$base64":"/w=="}}}', None, HAS_HEADERS),
+        ((None, b"1", [(b"h", b"x"), (b"g", b"")], 0), b'"data":1,"meta":{"h":"x","g":""}}', None, 0),
         (
             (None, b"1", [(b"h", b"1"), (b"h", None)], 0),
             b'"$headers":[["h","1"],["h",null]],"data":1,"meta":{"h":null}}',

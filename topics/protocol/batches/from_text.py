@@ -70,7 +70,7 @@ def batch_of_text(
         else:
             headers[at] = _headers([*_of_meta(meta), *nodes[node_ids[at]]])
     first_ms = int(columns.ts_ms[first_row])
-    deltas = {time_ms: b"\0" + zigzag_of(time_ms - first_ms) for time_ms in set(times)}
+    deltas = {time_ms: b"\0" + zigzag_of(_wrapped(time_ms - first_ms)) for time_ms in set(times)}
     fields = (
         [deltas[time_ms] for time_ms in times],
         sizes_of((rows - first_row).tolist()),
@@ -98,6 +98,11 @@ def batch_of_text(
         records=len(records),
     )
     return batch_of(header, b"".join(pieces))
+
+
+def _wrapped(delta_ms: int) -> int:
+    """A difference of two times as clients add it, in 64 bits."""
+    return (delta_ms + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _placed(
@@ -209,10 +214,15 @@ def _members(meta: bytes) -> list[tuple[bytes, bytes | None]]:
 def _value(raw: bytes) -> bytes | None:
     """The header that a member is; what is no header of a client of Kafka's is its JSON text."""
     if raw.startswith(b"{"):
-        found = deep(msgspec.json.decode)(raw)
-        if found.keys() != {"$base64"} or not isinstance(found["$base64"], str):
+        members = _META(raw)
+        if members.keys() != {"$base64"}:
             return raw
-    elif raw != b"null" and not raw.startswith(b'"'):
+        try:
+            text = msgspec.json.decode(members["$base64"], type=str)
+            return b64decode(text, validate=True)
+        except ValueError:
+            return raw
+    if raw != b"null" and not raw.startswith(b'"'):
         return raw
     return _header(msgspec.json.decode(raw))
 

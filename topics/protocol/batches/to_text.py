@@ -2,7 +2,7 @@
 
 A value that is JSON is `data` byte for byte, any other one a string, and `$form` says so: `text` of UTF-8, `base64` of
 other bytes, `null` of none.  The key is the tag where it can be one, else `$key` in base64.  Headers are `meta`, and
-`$headers`, too, where an object cannot hold them.  `$time` is the producer's time where that is not `$ts`.
+`$headers`, too, where an object of texts cannot hold them.  `$time` is the producer's time where that is not `$ts`.
 """
 
 from base64 import b64encode
@@ -217,7 +217,7 @@ def _tags(
 
 
 def _metas(raw: bytes, found: Fields) -> tuple[list[bytes | None], list[bytes]]:
-    """`meta` of each record, and what lists its headers where an object cannot hold them."""
+    """`meta` of each record, and what lists its headers where an object of texts cannot hold them."""
     metas: list[bytes | None] = [None] * len(found.headers)
     lists = [b""] * len(found.headers)
     for at, count in enumerate(found.headers):
@@ -231,7 +231,8 @@ def _meta(headers: Sequence[tuple[bytes, bytes | None]]) -> tuple[bytes, bytes]:
     members = dict(shown)
     meta = _encode(members)
     if len(members) == len(headers) and all(
-        name.encode() == own for (name, _), (own, _) in zip(shown, headers, strict=True)
+        isinstance(value, str) and name.encode() == own
+        for (name, value), (own, _) in zip(shown, headers, strict=True)
     ):
         return meta, b""
     pairs = [(_header(name), _header(value)) for name, value in headers]

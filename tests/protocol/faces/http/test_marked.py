@@ -38,11 +38,14 @@ def test_what_was_read_can_be_appended_again(seed: int) -> None:
     engine.now_ms += 1000
     read = engine.diff(0, name="s", include_tags=True, limit=100)["records"]
 
-    times = [each.get("$time", each["$ts"]) for each in read]
-    records = [again(each) | {"time": time_ms} for each, time_ms in zip(read, times, strict=True)]
-    engine.append(*records, name="d")
+    engine.append(*map(again, read), name="d")
 
-    assert list(map(compact, said(engine, "d"))) == list(map(compact, said(engine, "s")))
+    sent = list(map(compact, said(engine, "s")))
+    kept = [
+        found if "$time" in each else (*found[:3], engine.now_ms)
+        for each, found in zip(read, sent, strict=True)
+    ]
+    assert list(map(compact, said(engine, "d"))) == kept
     shown = engine.diff(0, name="d", include_tags=True, limit=100)["records"]
     assert [each["data"] for each in shown] == [each["data"] for each in read]
 
@@ -67,6 +70,8 @@ def test_each_field_by_itself() -> None:
     assert one(key="")[0][0] == b""
     found, shown = one(time=-5)
     assert (found[3], shown["$time"]) == (-5, -5)
+    found, shown = one(headers=[[{"$base64": "/w=="}, "x"]])
+    assert (found[2], shown["meta"]) == ([(b"\xff", b"x")], {"\ufffd": "x"})
     pairs = [["h", "x"], ["h", None], ["b", {"$base64": "/w=="}]]
     found, shown = one(headers=pairs)
     assert found[2] == [(b"h", b"x"), (b"h", None), (b"b", b"\xff")]
@@ -95,6 +100,8 @@ def test_null_is_absent() -> None:
     engine.append({"data": 1, "form": None, "key": None, "time": None, "headers": None})
     assert set(engine.diff(0)["records"][0]) == {"$seq", "$ts", "data"}
     assert not engine.topic().runs[0].has_forms
+    _, shown = one(headers=[["h", "x"]], meta=None)
+    assert shown["meta"] == {"h": "x"}
 
 
 @pytest.mark.parametrize(
@@ -117,6 +124,9 @@ def test_null_is_absent() -> None:
         {"headers": [["h", 7]]},
         {"headers": [["h", {"$base64": "!"}]]},
         {"headers": [["h", {"$base64": 1}]]},
+        {"headers": [[None, "x"]]},
+        {"headers": [[{"$base64": "!"}, "x"]]},
+        {"headers": [[{"h": "/w=="}, "x"]]},
     ],
 )
 def test_what_does_not_fit_is_refused(fields: dict[str, Any]) -> None:

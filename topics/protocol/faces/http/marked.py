@@ -19,7 +19,7 @@ from topics.protocol.model.records import FORMED, HAS_HEADERS, HAS_KEY, Buffer
 Form = Literal["text", "base64", "null"]
 TIME_MAX: Final = 2**63 - 1
 _NULL: Final = Raw(b"null")
-_PAIRS: Final = deep(msgspec.json.Decoder(list[tuple[str, Any]]).decode)
+_PAIRS: Final = deep(msgspec.json.Decoder(list[tuple[str | dict[str, str], Any]]).decode)
 _text: Final = msgspec.json.Encoder().encode
 
 
@@ -49,9 +49,9 @@ def marks_of(records: Sequence[MarkedBody]) -> list[Mark | None] | None:
 def metas_of(records: Sequence[MarkedBody], metas: "list[Any]") -> "list[Any]":
     """What each record has as `meta`: its own, else its headers as an object, as far as one can hold them."""
     for at, record in enumerate(records):
-        if metas[at] is None and record.headers not in (None, _NULL):
+        if metas[at] in (None, _NULL) and record.headers not in (None, _NULL):
             pairs = _PAIRS(record.headers)
-            metas[at] = _text(dict(pairs)) if pairs else None
+            metas[at] = _text({_named(name): value for name, value in pairs}) if pairs else None
     return metas
 
 
@@ -102,20 +102,29 @@ def _require_base64(text: str, path: str) -> None:
         raise invalid("expected base64", path) from None
 
 
+def _named(name: str | dict[str, str]) -> str:
+    """The name of a header as a key of `meta`, as a read shows it."""
+    return name if isinstance(name, str) else b64decode(name["$base64"]).decode(errors="replace")
+
+
 def _headers(raw: Raw, path: str) -> bytes:
-    """Pairs of a name and a value: text, bytes as `{"$base64": …}`, or null."""
+    """Pairs of a name and a value: text, bytes as `{"$base64": …}`; a value may be null."""
     try:
         pairs = _PAIRS(raw)
     except msgspec.DecodeError:
         raise invalid("expected a list of pairs of a name and a value", path) from None
-    for at, (_, value) in enumerate(pairs):
-        own = f"{path}[{at}][1]"
-        if (
-            isinstance(value, dict)
-            and value.keys() == {"$base64"}
-            and isinstance(value["$base64"], str)
-        ):
-            _require_base64(value["$base64"], own)
-        elif value is not None and not isinstance(value, str):
-            raise invalid('expected a string, null or {"$base64": ...}', own)
+    for at, (name, value) in enumerate(pairs):
+        _require_part(name, f"{path}[{at}][0]")
+        if value is not None:
+            _require_part(value, f"{path}[{at}][1]", " null")
     return _text(pairs)
+
+
+def _require_part(part: Any, path: str, other: str = "") -> None:
+    """Raises Rejection: neither text nor bytes."""
+    if isinstance(part, str):
+        return
+    if isinstance(part, dict) and part.keys() == {"$base64"} and isinstance(part["$base64"], str):
+        _require_base64(part["$base64"], path)
+        return
+    raise invalid(f'expected a string,{other} or {{"$base64": ...}}', path)
