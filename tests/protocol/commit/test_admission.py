@@ -251,6 +251,20 @@ def test_a_compacted_topic_takes_records_with_keys_alone() -> None:
     engine.append(1)
 
 
+def test_a_refusal_names_records_of_the_write_and_not_of_a_partition() -> None:
+    """422 `key_required` of several partitions: all records without a key, from 0. (§2, 122)"""
+    engine = Harness()
+    engine.put(compact=True, partitions=3)
+    records = [tagged("a"), {"data": 1, "key": "/w=="}, {"data": 2, "partition": 2}, 3, tagged("b")]
+    refused = refusal(engine.append, *records)
+    assert (refused.code, refused.detail) == (
+        ErrorCode.KEY_REQUIRED,
+        {"topic": "t", "records": [2, 3]},
+    )
+    assert refusal(engine.append, tagged("a"), 1).detail == {"topic": "t", "records": [1]}
+    engine.append(tagged("a"), tagged("b"))
+
+
 def test_a_write_that_makes_a_compacted_topic_is_held_to_it() -> None:
     """What is refused makes no topic. (§2)"""
     engine = Harness()

@@ -206,6 +206,26 @@ def test_a_dead_letter_that_is_refused_is_tried_again() -> None:
     assert engine.state("q")["queue"]["dead_lettered"] == 1
 
 
+def test_a_job_without_a_key_holds_no_other_up() -> None:
+    """Where dead letters go to a compacted topic, it stays in the queue and is tried again. (§2, §10.6)"""
+    engine = queue(max_deliveries=1, dead_letter="d")
+    engine.put("d", compact=True)
+    engine.append(1, tagged("a", 2), {"data": 3, "key": "/w=="}, "four", name="q")
+    tried(engine, 1, 2, 3, 4)
+
+    assert engine.claimed(max=4) == []
+
+    assert engine.datas(name="d") == [2, 3]
+    engine.now_ms += 5000
+    assert engine.claimed(max=4) == []
+    assert engine.counters() == (0, 0, 2)
+    engine.put("d")
+    engine.now_ms += 5000
+    assert engine.claimed(max=4) == []
+    assert engine.datas(name="d") == [2, 3, 1, "four"]
+    assert engine.counters() == (0, 0, 0)
+
+
 @pytest.mark.parametrize("free", [0, 1, 3])
 def test_a_full_dead_letter_topic_is_not_asked_for_every_job(
     monkeypatch: pytest.MonkeyPatch, free: int

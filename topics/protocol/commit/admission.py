@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from topics.protocol.batches.records import NAMED_MAX
 from topics.protocol.commit.copies import Copies
@@ -195,7 +196,7 @@ class Admission:
     ) -> tuple[RecordsAppended, int]:
         n, config, size_bytes = len(batch), topic.config, batch.weight
         if config.is_compacted and isinstance(batch, Batch):
-            require_keys(topic, unkeyed_of(batch))
+            require_keys(topic, unkeyed_of(batch.tags, batch.form, len(batch)))
         if config.discard == "reject" and config.cap_bytes:
             self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
         volatile = not topic.durability.is_logged
@@ -332,10 +333,11 @@ def creation_bytes(config: TopicConfig) -> int:
     return FRAME_BYTES + (FRAME_BYTES + count * _ID_BYTES if count > 1 else 0)
 
 
-def unkeyed_of(batch: Batch) -> list[int]:
-    """Which records of a batch have neither a tag nor another key."""
-    tags = batch.tags or [None] * len(batch)
-    form = batch.form
+def unkeyed_of(
+    tags: Sequence[str | None] | None, form: NDArray[np.uint8] | None, count: int
+) -> list[int]:
+    """Which of some records, by their columns, have neither a tag nor another key."""
+    tags = tags or [None] * count
     return [
         nth
         for nth, tag in enumerate(tags)

@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from topics.protocol.commit.admission import FRAME_BYTES
+from topics.protocol.commit.admission import FRAME_BYTES, unkeyed_of
 from topics.protocol.commit.copies import Copies, gather
 from topics.protocol.commit.unit_of_work import UnitOfWork, logs_deletes, no_such_topic
 from topics.protocol.decide.ended_jobs import EndedJobs
@@ -197,6 +197,11 @@ class DeadLetters:
             if not is_over.all():
                 return self._read_halves(topic, queue, jobs, moment)
             return self._refuse(topic, jobs, moment)
+        if unkeyed := self._unkeyed(topic, copies):
+            # A compacted topic takes the others.
+            self._refuse(topic, [jobs[at] for at in unkeyed], moment)
+            keyed = [job for at, job in enumerate(jobs) if at not in unkeyed]
+            return self._read(topic, queue, keyed, moment) if keyed else Gate.NOW
         try:
             dest = self._dest(topic, copies, moment)
             letter, kept = Letter(dest.name, dest.head_seq + 1), self._ended.known_of(topic, jobs)
@@ -212,6 +217,13 @@ class DeadLetters:
             if len(jobs) > 1 and self._takes_any(topic, jobs, copies, moment):
                 return self._read_halves(topic, queue, jobs, moment)
             return self._refuse(topic, jobs, moment)
+
+    def _unkeyed(self, topic: Topic, copies: Copies) -> set[int]:
+        """Which of the copies the dead-letter topic refuses because they have no key (§2)."""
+        dest = self._state.topics.get(topic.config.dead_letter or "")
+        if dest is None or not dest.config.is_compacted:
+            return set()
+        return {*unkeyed_of(copies.tags, copies.form, len(copies))}
 
     def _refuse(self, topic: Topic, jobs: list[Job], moment: Moment) -> Gate:
         """They stay, and are tried again after a pause."""

@@ -6,7 +6,12 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from topics.protocol.commit.admission import FRAME_BYTES, creation_bytes
+from topics.protocol.commit.admission import (
+    FRAME_BYTES,
+    creation_bytes,
+    require_keys,
+    unkeyed_of,
+)
 from topics.protocol.commit.unit_of_work import (
     UnitOfWork,
     logs_deletes,
@@ -33,6 +38,7 @@ from topics.protocol.model.events import (
     RecordsAppended,
     TopicCreated,
 )
+from topics.protocol.model.marks import forms_of
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import (
     SYNCED,
@@ -136,6 +142,10 @@ class RecordCommands:
             topic: The first of them; where `created` is given, none is there yet.
         """
         unit, now_ms, config = self._unit, moment.now_ms, topic.config
+        if config.is_compacted:
+            # Before they are placed: a refusal says which records of the write it means.
+            form = None if command.marks is None else forms_of(command.marks)
+            require_keys(topic, unkeyed_of(command.tags, form, len(command.datas)))
         rows, takes_turns = placement_of(
             command, topic.name, config.partition_count, topic.next_partition
         )
