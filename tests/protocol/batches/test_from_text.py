@@ -11,7 +11,7 @@ from topics.protocol.batches.header import HEADER_BYTES, checked_header, header_
 from topics.protocol.batches.records import fields, headers_of
 from topics.protocol.batches.to_text import text_of
 from topics.protocol.model.marks import Mark
-from topics.protocol.model.records import FORMED, Batch
+from topics.protocol.model.records import FORMED, HAS_HEADERS, Batch
 from topics.protocol.model.render import render_batch
 from topics.protocol.state.hot_run import HotRun
 
@@ -142,6 +142,14 @@ def test_a_member_of_meta_that_is_no_header_of_kafkas_is_its_text(member: bytes)
     run = run_of(written(datas=[b'"x"'], metas=[b'{"a":%b}' % member], marks=marks))
 
     assert [each[2:4] for each in given_back(run)] == [(b"x", [(b"a", member)])]
+
+
+def test_a_stored_list_of_headers_may_hold_any_json() -> None:
+    """As an older version made it of `meta`."""
+    head = b',"$time":7,"$headers":[["a",1.5],["b",{"$base64":"a"}],["c",null]]'
+    run = run_of(written(1, marks=[Mark(head, FORMED | HAS_HEADERS)]))
+
+    assert given_back(run)[0][3] == [(b"a", b"1.5"), (b"b", b'{"$base64":"a"}'), (b"c", None)]
 
 
 @pytest.mark.parametrize("time_ms", [-(1 << 63), -1, 0, (1 << 63) - 1])

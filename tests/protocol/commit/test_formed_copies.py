@@ -109,6 +109,25 @@ def test_dead_letters_keep_the_headers_and_are_stamped_in_meta(records: list[Rec
     assert all(each["meta"]["$dead_letter_from"] == "q" for each in shown)
 
 
+@pytest.mark.parametrize(
+    "value", [1.5, [1], {"a": 1}, {"$base64": "a"}, {"$base64": "/w=="}, None, "x"]
+)
+def test_a_stamped_copy_of_any_meta_can_be_fetched_and_appended_again(value: Any) -> None:
+    """What HTTP gave beside a mark is no header of Kafka's, but its JSON text."""
+    engine = Durable()
+    for name in ("s", "d"):
+        engine.put(name)
+    engine.route("r", "s", "d", guarantee="exactly_once")
+    engine.append({"data": 1, "time": 7, "meta": {"a": value}}, name="s")
+    engine.work_off()
+
+    assert said(engine, "d") == said(engine, "s")
+    (read,) = engine.diff(0, name="d")["records"]
+    again = {"data": 1, "time": 7, "headers": read["$headers"], "meta": read["meta"]}
+    engine.append(again, name="e")
+    assert said(engine, "e") == said(engine, "s")
+
+
 def test_readers_see_keys_and_headers_where_they_ask_for_their_like() -> None:
     """`$key` needs `include_tags`, `$headers` `include_meta`; in the topic that Kafka wrote, and in a copy. (121)"""
     engine = Durable()

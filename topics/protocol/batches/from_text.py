@@ -8,7 +8,7 @@ record that came by Kafka, and was copied as text since, gets its own key, value
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -171,7 +171,7 @@ def _as_it_came(
     return (
         tag if key is None else _sized(key),
         _sized(value_of(b"" if form is None else form[1], value)),
-        _headers(_listed(_PAIRS(pairs[1])) if pairs else _members(meta)),
+        _headers(_listed(_PAIRS(pairs[1])) if pairs else headers_of_meta(meta)),
         time_ms if time is None else int(time[1]),
     )
 
@@ -206,7 +206,8 @@ def value_of(form: bytes, data: bytes) -> bytes | None:
     return b64decode(msgspec.json.decode(data))
 
 
-def _members(meta: bytes) -> list[tuple[bytes, bytes | None]]:
+def headers_of_meta(meta: bytes) -> list[tuple[bytes, bytes | None]]:
+    """The headers that the `meta` of a record is made of that a client of Kafka's gave."""
     members = _META(meta) if meta else {}
     return [(name.encode(), _value(bytes(value))) for name, value in members.items()]
 
@@ -222,23 +223,12 @@ def _value(raw: bytes) -> bytes | None:
             return b64decode(text, validate=True)
         except ValueError:
             return raw
-    if raw != b"null" and not raw.startswith(b'"'):
-        return raw
-    return _header(msgspec.json.decode(raw))
+    return None if raw == b"null" else _text(raw)
 
 
 def _listed(pairs: Iterable[tuple[Raw, Raw]]) -> list[tuple[bytes, bytes | None]]:
     found = []
     for each in pairs:
-        name, value = (_header(msgspec.json.decode(part)) for part in each)
+        name, value = (_value(bytes(part)) for part in each)
         found.append((name or b"", value))
     return found
-
-
-def _header(value: Any) -> bytes | None:
-    """A name or a value of a header: text, or `{"$base64": …}`, or none."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return value.encode()
-    return b64decode(value["$base64"])

@@ -227,7 +227,7 @@ def _metas(raw: bytes, found: Fields) -> tuple[list[bytes | None], list[bytes]]:
 
 
 def _meta(headers: Sequence[tuple[bytes, bytes | None]]) -> tuple[bytes, bytes]:
-    shown = [(name.decode(errors="replace"), _header(value)) for name, value in headers]
+    shown = [(name.decode(errors="replace"), shown_header(value)) for name, value in headers]
     members = dict(shown)
     meta = _encode(members)
     if len(members) == len(headers) and all(
@@ -235,11 +235,12 @@ def _meta(headers: Sequence[tuple[bytes, bytes | None]]) -> tuple[bytes, bytes]:
         for (name, value), (own, _) in zip(shown, headers, strict=True)
     ):
         return meta, b""
-    pairs = [(_header(name), _header(value)) for name, value in headers]
+    pairs = [(shown_header(name), shown_header(value)) for name, value in headers]
     return meta, b',"$headers":' + _encode(pairs)
 
 
-def _header(value: bytes | None) -> Any:
+def shown_header(value: bytes | None) -> Any:
+    """A name or a value of a header: text, or `{"$base64": …}`, or null."""
     if value is None:
         return None
     try:

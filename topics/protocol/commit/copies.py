@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.nesting import deep
+from topics.protocol.batches.from_text import headers_of_meta
+from topics.protocol.batches.to_text import shown_header
 from topics.protocol.model.ports import Extent, Run, Span
 from topics.protocol.model.records import (
     DATA_KEY_SIZE,
@@ -360,9 +362,8 @@ def _formed(
 
 def _pairs(meta: bytes) -> bytes:
     """The headers that a `meta` is made of, as a list of pairs."""
-    members = _META(meta) if meta else {}
-    return b"[%b]" % b",".join(
-        [b"[%b,%b]" % (_quoted(name), bytes(value)) for name, value in members.items()]
+    return msgspec.json.encode(
+        [[shown_header(name), shown_header(value)] for name, value in headers_of_meta(meta)]
     )
 
 
