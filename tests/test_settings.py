@@ -104,6 +104,7 @@ def test_an_empty_variable_is_not_set() -> None:
         ("TOPICS_MAX_TOTAL_BYTES", "9" * 5000),
         ("TOPICS_FLUSH_MS", "0"),
         ("TOPICS_PROBE_AUTH", "maybe"),
+        ("TOPICS_HANDLING", "loose"),
         ("TOPICS_ALLOW_INSECURE_NO_AUTH", "2"),
         ("TOPICS_LOG_FORMAT", "xml"),
         ("TOPICS_HOST", "http://localhost"),

@@ -258,6 +258,12 @@ class Settings:
     trusted_proxies: tuple[str, ...] = _row(
         (), _networks, NETWORK, "Proxies whose X-Forwarded-For is believed, comma-separated."
     )
+    handling: str = _row(
+        "lenient",
+        _choice("strict", "lenient"),
+        NETWORK,
+        "What is unknown in a request: ignored (lenient), or 400 (strict).",
+    )
 
     api_keys: str | None = _row(
         None, str, ACCESS, "Keys, comma-separated: SECRET[:SCOPES[:PREFIXES]].", is_secret=True

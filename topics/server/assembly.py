@@ -62,6 +62,7 @@ def create(settings: Settings, followers: LogFollowers | None = None) -> Runtime
         guard=guard,
         trace_meta=settings.trace_meta,
         files=StoreFiles(settings.data_dir),
+        is_strict=settings.handling == "strict",
     )
     # Sockets write without an answer of HTTP.
     runtime.after_turn = exchange.history.note

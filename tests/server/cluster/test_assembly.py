@@ -26,6 +26,42 @@ from topics.testing import START_MS, _Shell
 from .pair import SECRET, FakeStanding
 
 
+@pytest.mark.parametrize("handling", ["lenient", "strict"])
+def test_a_server_may_be_strict_where_a_request_says_nothing_of_it(
+    tmp_path: Path, handling: str
+) -> None:
+    """`TOPICS_HANDLING`, of a single server and of a node; a request may prefer the other. (113)"""
+    settings = Settings(data_dir=tmp_path / "data", handling=handling)
+    node = exchange_of(
+        settings,
+        _Shell(Limits(), START_MS),
+        FakeStanding(),
+        node="n1",
+        peers=Peers(SECRET),
+        origins=OriginRule(frozenset(), frozenset()),
+        observer=Observer(),
+        guard=None,
+    )
+
+    def statuses(exchange: Any, *prefer: tuple[bytes, bytes]) -> tuple[int, Any]:
+        headers = [(b"host", b"127.0.0.1"), *prefer]
+        admitted = exchange.begin(Head("GET", b"/v0/health", b"verbose=1", headers))
+        answer = admitted.finish([])
+        return answer.status, dict(answer.headers).get(b"preference-applied")
+
+    async def story() -> None:
+        single = create(settings)
+        await single.start()
+        for exchange in (node, single.exchange):
+            assert statuses(exchange) == ((400 if handling == "strict" else 200), None)
+            assert statuses(exchange, (b"prefer", b"handling=lenient")) == (200, None)
+            strict = statuses(exchange, (b"prefer", b"handling=strict"))
+            assert strict == (400, b"handling=strict")
+        await single.stop()
+
+    asyncio.run(story())
+
+
 def refused(hosts: frozenset[bytes], url: str | None, host: bytes) -> bool:
     exchange = exchange_of(
         Settings(cluster_url=url),

@@ -67,6 +67,13 @@ def talk(server: WithReaders, kind: Any = Ws, **fields: Any) -> Talk:
     return server.connect(lambda port: Talk(port, kind, **fields))
 
 
+def test_readers_are_as_strict_as_the_server(start: Callable[..., WithReaders]) -> None:
+    """`TOPICS_HANDLING` (113)"""
+    server = start(1, handling="strict")
+
+    assert ask(server.http(), "GET", "/v0/limits?tuch=1").status == 400
+
+
 @pytest.mark.parametrize("kind", [Ws, Ws2])
 def test_one_socket_publishes_and_watches_what_it_published(served: WithReaders, kind: Any) -> None:
     """The watch is the reader's and the write is the engine's; each record comes once and in order.

@@ -175,6 +175,7 @@ def exchange_of(
             replicas=settings.cluster_replication,
             min_in_sync=settings.cluster_min_isr,
         ),
+        is_strict=settings.handling == "strict",
     )
     exchange.more.append(lambda: families(neighbours, peers))
     return exchange

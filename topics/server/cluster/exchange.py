@@ -77,6 +77,7 @@ class ClusterExchange(TopicsExchange):
         trace_meta: bool = False,
         files: StoreFiles | None = None,
         kafka_nodes: FaceNodes | None = None,
+        is_strict: bool = False,
     ) -> None:
         self._node = NodeService(runtime, neighbours, peers)
         super().__init__(
@@ -88,6 +89,7 @@ class ClusterExchange(TopicsExchange):
             trace_meta=trace_meta,
             files=files,
             service=self._node,
+            is_strict=is_strict,
         )
         self._neighbours = neighbours
         self._peers = peers

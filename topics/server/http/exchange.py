@@ -54,6 +54,8 @@ class TopicsExchange:
         trace_meta: Whether the records of an append name its trace in their meta.
         files: What gives the store's files; None where there are none to give.
         service: Decides commands and opens streams; None: the runtime's engine does.
+        is_strict: Whether what nobody would read of a request is refused where its head says nothing of it
+            (`TOPICS_HANDLING`).
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class TopicsExchange:
         trace_meta: bool = False,
         files: StoreFiles | None = None,
         service: Service | None = None,
+        is_strict: bool = False,
     ) -> None:
         self._runtime = runtime
         self._service = service or LocalService(runtime)
@@ -74,6 +77,7 @@ class TopicsExchange:
         self._observer = observer or Observer()
         self._guard = guard
         self._trace_meta = trace_meta
+        self._is_strict = is_strict
         self.files = files
         self._holders = holders or Holders()
         self.clients = Clients(
@@ -200,7 +204,9 @@ class TopicsExchange:
             raise
         max_body_bytes = route.max_body_bytes(self._runtime.limits)
         item = item_of(route, head.path)
-        return Judged(call.header, route, name, max_body_bytes, call.also, item)
+        return Judged(
+            call.header, route, name, max_body_bytes, call.also, item, is_strict=self._is_strict
+        )
 
     def connect(self, head: Head) -> Answer | Socket | Opening:
         """Judge a WebSocket handshake, which is a GET except for its answer (§7.7)."""

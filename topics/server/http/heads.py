@@ -38,7 +38,8 @@ class Judged(msgspec.Struct):
         has_kind: It says what its body is, and that is JSON.  Where a body is optional, this is not
             known before the body is, unless the head says how long that is.
         is_gzipped: Its body is.
-        is_strict: What nobody would read of the request is refused.
+        is_strict: What nobody would read of the request is refused.  At first, whether it is where the head says
+            nothing of it.
         is_sound: It was checked whole, and the head alone is no reason to refuse it.
         parser: Makes a command of it; None of a probe and a stream.
     """
@@ -59,8 +60,10 @@ class Judged(msgspec.Struct):
     parser: Parser | None = None
 
     def __post_init__(self) -> None:
-        self.is_strict = prefers_strict(self.header(b"prefer"))
-        if self.is_strict:
+        asks_strict = prefers_strict(self.header(b"prefer"))
+        if asks_strict is not None:
+            self.is_strict = asks_strict
+        if asks_strict:
             self.also = (*self.also, *APPLIED)
         self.label = LABELS[id(self.route)]
         target = self.route.target

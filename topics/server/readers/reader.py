@@ -197,6 +197,7 @@ class Reader:
             trace_meta=settings.trace_meta,
             files=StoreFiles(settings.data_dir),
             service=service,
+            is_strict=settings.handling == "strict",
         )
         if exchange.failures is not None:
             exchange.failures.hand_on()

@@ -21,19 +21,21 @@ APPEND = BY_LINE["POST /v0/topics/:"]
 @pytest.mark.parametrize(
     ("prefer", "is_strict"),
     [
-        (None, False),
-        (b"", False),
+        (None, None),
+        (b"", None),
         (b"handling=strict", True),
         (b"Handling = Strict", True),
         (b'respond-async, wait=5, handling="strict"; x=1', True),
         (b"handling=lenient", False),
-        (b"handling", False),
+        (b"handling", None),
+        (b"handling=loose", None),
+        (b'Handling="Lenient"', False),
         (b"handling=lenient, handling=strict", False),
-        (b"xhandling=strict", False),
+        (b"xhandling=strict", None),
     ],
     ids=str,
 )
-def test_who_prefers_it(prefer: bytes | None, is_strict: bool) -> None:
+def test_who_prefers_it(prefer: bytes | None, is_strict: bool | None) -> None:
     """A list of preferences, of which the first of a name counts. (RFC 7240 §2)"""
     assert prefers_strict(prefer) is is_strict
 

@@ -1,6 +1,6 @@
 """`Prefer: handling=strict` (RFC 7240 §4.4): what nobody would read of a request is refused.
 
-Without it unknown fields and parameters are ignored, so that an old server serves a new client.  What
+Without it, or where a server is strict with `handling=lenient`, unknown fields and parameters are ignored, so that an old server serves a new client.  What
 a route knows is what `/v0/openapi.json` says of it.
 """
 
@@ -30,17 +30,19 @@ if TYPE_CHECKING:
 LIMITS: Final = Limits()
 APPLIED: Final = ((b"preference-applied", b"handling=strict"),)
 """What an answer says of it."""
+_HANDLINGS: Final = {b"strict": True, b"lenient": False}
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*?)`(?: - at `(.*)`)?", re.DOTALL)
 _ELEMENT: Final = re.compile(r"\[[^]]*\]")
 
 
-def prefers_strict(prefer: bytes | None) -> bool:
-    """Whether a `Prefer` asks for it; of `handling` given twice, the first counts (RFC 7240 §2)."""
+def prefers_strict(prefer: bytes | None) -> bool | None:
+    """Whether a `Prefer` asks for it; None where it asks for neither.  Of `handling` given twice, the first counts
+    (RFC 7240 §2)."""
     for item in (prefer or b"").split(b","):
         name, _, value = item.partition(b";")[0].partition(b"=")
         if name.strip().lower() == b"handling":
-            return value.strip().strip(b'"').lower() == b"strict"
-    return False
+            return _HANDLINGS.get(value.strip().strip(b'"').lower())
+    return None
 
 
 def require_known_parameters(route: Route, query: Mapping[str, str]) -> None:
