@@ -25,6 +25,7 @@ def test_a_page_goes_on_behind_the_last_tag_of_the_one_before() -> None:
     assert (first.match.lower, first.tag) == (b"a.", None)
     assert asked(prefix="a.", cursor=list_cursor("a.b")).match.lower == b"a.b\0"
     assert asked(prefix="a.", cursor=list_cursor("a")).match.lower == b"a."
+    assert asked(cursor=list_cursor("")).match.lower == b"\0"
 
 
 @pytest.mark.parametrize(

@@ -67,11 +67,11 @@ def query_natural(query: Mapping[str, str], name: str, default: int) -> int:
 
 
 def parse_cursor(cursor: str) -> str:
-    """The name after which a list goes on (§0.7)."""
+    """The name after which a list goes on (§0.7); a tag may be empty."""
     try:
         value = orjson.loads(b64decode(cursor.encode("ascii"), b"-_", validate=True))
     except (ValueError, binascii.Error):
         value = None
-    if not (isinstance(value, dict) and isinstance(after := value.get("after"), str) and after):
+    if not (isinstance(value, dict) and isinstance(after := value.get("after"), str)):
         raise invalid("the cursor is not one of ours", "?cursor")
     return after
