@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from topics.protocol.model.errors import Rejection
+from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.job_options import DELAY_MS_MAX
 
 from ..harness import START_MS, Harness
@@ -36,6 +36,17 @@ def test_a_delayed_job_is_not_claimed_before_its_time() -> None:
     assert engine.claimed(max=5) == [1]
     engine.now_ms += 4000
     assert engine.claimed(max=5) == [3]
+
+
+def test_a_job_that_names_a_partition_that_is_not_there_is_refused() -> None:
+    """Whatever options it has: a queue has one partition. (§2.1, 122)"""
+    engine = queue()
+    engine.append(job(partition=0, priority=1), name="q")
+    for options in ({}, {"priority": 1}, {"unique": "k"}):
+        with pytest.raises(Rejection) as refused:
+            engine.append(job(partition=1, **options), name="q")
+        assert refused.value.code is ErrorCode.PARTITION_NOT_FOUND
+    assert engine.counters() == (1, 0, 0)
 
 
 def test_a_delay_of_ten_years() -> None:

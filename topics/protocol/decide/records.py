@@ -100,12 +100,13 @@ class RecordCommands:
             known = self._remembered(topic, command, now_ms) if command.key else None
             if known is not None:
                 return known
+        is_whole = topic.config.partition_count == 1
+        if is_whole and command.partitions is not None:
+            _require_first(topic, command.partitions)
         if command.jobs is not None:
             return self._jobs.append(topic, command, created, moment, fired)
-        if topic.config.partition_count > 1:
+        if not is_whole:
             return self._append_to_several(topic, command, created, moment, fired)
-        if command.partitions is not None:
-            _require_first(topic, command.partitions)
         volatile = not topic.durability.is_logged
         cause = None if volatile else fired
         event, log_bytes = self._unit.admit_append(topic, command, now_ms, cause=cause)
