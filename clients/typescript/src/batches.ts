@@ -31,8 +31,9 @@ export interface BatchOptions extends WriteOptions {
 
 /** A record as JSON: its value and what is said of it. */
 export function encodeRecord(data: unknown, options: RecordOptions): string {
-  if (data === undefined) throw new TypeError("JSON has no form for undefined");
-  return encode({ ...given(options), data });
+  const value = encode(data);
+  const rest = encode(given(options)).slice(1);
+  return `{"data":${value}${rest === "}" ? "" : ","}${rest}`;
 }
 
 /** Append records that are JSON already as one atomic batch. */

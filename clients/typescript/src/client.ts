@@ -6,7 +6,7 @@
 import { list } from "./lists.js";
 import type { Signalled, TopicSummary } from "./models.js";
 import { RETRY, type Retry } from "./retry.js";
-import { Session } from "./session.js";
+import { given, Session } from "./session.js";
 import { parseTarget } from "./target.js";
 import { Topic } from "./topic.js";
 import { Watch, type WatchOptions } from "./watch.js";
@@ -49,7 +49,7 @@ export class Client {
       target: parseTarget(url, api_key),
       timeout_ms,
       bigint,
-      retry: { ...RETRY, ...retry },
+      retry: { ...RETRY, ...given({ ...retry }) },
       // Browsers let `fetch` be called on nothing but the window.
       fetch: options.fetch ?? ((input, init) => fetch(input, init)),
     });

@@ -8,11 +8,11 @@ import { randomHex } from "./random.js";
 
 /** Sixteen digits in a row: only then may there be an integer beyond 2^53. */
 const LONG_NUMBER = /\d{16}/;
-/**
- * A string, or a number that is an integer of at least 16 digits and neither has a fraction nor an
- * exponent.
- */
-const STRING_OR_LONG_INTEGER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d{16,}(?![\d.eE])/g;
+/** A string, or a number of at least 16 characters, whole: a fraction's digits are no integer. */
+const STRING_OR_LONG_NUMBER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]{15,}/g;
+const INTEGER = /^-?\d+$/;
+/** Half a surrogate pair, as `JSON.stringify` writes one. */
+const HALF_PAIR = /[^\\](?:\\\\)*\\ud[89a-f]/;
 
 /**
  * The value of a JSON text.
@@ -23,8 +23,8 @@ const STRING_OR_LONG_INTEGER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d{16,}(?![\d.eE])/g;
 export function decode(text: string, exact: boolean): any {
   if (!exact || !LONG_NUMBER.test(text)) return JSON.parse(text);
   const mark = `${randomHex(8)}:`;
-  const marked = text.replace(STRING_OR_LONG_INTEGER, (found) =>
-    found[0] === '"' || Number.isSafeInteger(Number(found)) ? found : `"${mark}${found}"`,
+  const marked = text.replace(STRING_OR_LONG_NUMBER, (found) =>
+    INTEGER.test(found) && !Number.isSafeInteger(Number(found)) ? `"${mark}${found}"` : found,
   );
   if (marked.length === text.length) return JSON.parse(text);
   return JSON.parse(marked, (_, value) =>
@@ -37,8 +37,8 @@ export function decode(text: string, exact: boolean): any {
  * `toJSON`, as a `Date`, as what that returns; a property that is undefined is left out.
  *
  * @throws TypeError JSON has no form for the value, or for a part of it: NaN, an infinity,
- *     undefined in an array, a function, a symbol, a value that holds itself, or whose levels are
- *     too many to follow
+ *     undefined in an array, a function, a symbol, half a surrogate pair, a value that holds
+ *     itself, or whose levels are too many to follow
  */
 export function encode(value: unknown): string {
   try {
@@ -51,31 +51,18 @@ export function encode(value: unknown): string {
 }
 
 function encoded(value: unknown): string {
-  let text: string | undefined;
-  try {
-    text = JSON.stringify(value);
-  } catch {
-    // A `bigint`, or a value that holds itself, which the second attempt refuses.
-    return encodeCarefully(value);
-  }
-  if (text === undefined) throw new TypeError(`JSON has no form for ${typeof value}`);
-  // `JSON.stringify` writes `null` in place of NaN, infinities, and in arrays of much else.
-  return text.includes("null") ? encodeCarefully(value) : text;
-}
-
-function encodeCarefully(value: unknown): string {
-  const mark = `${randomHex(8)}:`;
-  let hasMarks = false;
-  const text = JSON.stringify(value, function (this: unknown, key, part) {
-    if (typeof part === "bigint") {
-      hasMarks = true;
-      return mark + part;
-    }
+  let mark = "";
+  // Without this function `JSON.stringify` leaves out what JSON has no form for, or writes `null`.
+  const text: string | undefined = JSON.stringify(value, function (this: unknown, key, part) {
+    if (typeof part === "bigint") return (mark ||= `${randomHex(8)}:`) + part;
     const isRefused = part === undefined ? Array.isArray(this) : !isJson(part);
     if (isRefused) throw new TypeError(`JSON has no form for ${String(part)} (at "${key}")`);
     return part;
   });
-  return hasMarks ? text.replace(new RegExp(`"${mark}(-?\\d+)"`, "g"), "$1") : text;
+  if (text === undefined) throw new TypeError("JSON has no form for undefined");
+  if (text.includes("\\ud") && HALF_PAIR.test(text))
+    throw new TypeError("JSON has no form for half a surrogate pair");
+  return mark === "" ? text : text.replace(new RegExp(`"${mark}(-?\\d+)"`, "g"), "$1");
 }
 
 function isJson(part: unknown): boolean {

@@ -7,7 +7,7 @@ import { appendCall, appended, encodeRecord, newKey, type WriteOptions } from ".
 import { badAnswer, NotSent } from "./errors.js";
 import type { RecordOptions } from "./models.js";
 import type { Topic } from "./topic.js";
-import { Settled, sleep } from "./waiting.js";
+import { after, Settled, sleep } from "./waiting.js";
 
 /** Options of a producer. */
 export interface ProducerOptions extends WriteOptions {
@@ -45,7 +45,10 @@ class Batch {
     const { promise } = this.done;
     return {
       get seq() {
-        return promise.then((seqs) => seqs[at]!);
+        const seq = promise.then((seqs) => seqs[at]!);
+        // A failure that nobody waits for is told by `flush` and `close`.
+        seq.catch(() => {});
+        return seq;
       },
     };
   }
@@ -171,7 +174,7 @@ export class Producer<D = any> implements AsyncDisposable {
     if (batch === undefined || batch.isClosed) {
       batch = new Batch(this.#prefix + this.#batches++);
       this.#queue.push(batch);
-      this.#timer = setTimeout(() => this.#closeBatch(), linger_ms);
+      this.#timer = after(linger_ms, () => this.#closeBatch());
     }
     const sent = batch.add(record);
     this.#chars += record.length + 1;

@@ -18,9 +18,12 @@ const LOCAL_URL = "http://127.0.0.1:4000";
  *     in a header
  */
 export function parseTarget(url: string | URL | undefined, api_key: string | undefined): Target {
-  const parsed = new URL(url ?? environment("TOPICS_URL") ?? pageOrigin() ?? LOCAL_URL);
-  if (!/^https?:$/.test(parsed.protocol) || parsed.username !== "") {
-    throw new TypeError("expected a URL of http or https, without credentials");
+  const parsed = parse(url ?? environment("TOPICS_URL") ?? pageOrigin() ?? LOCAL_URL);
+  if (parsed === undefined || !/^https?:$/.test(parsed.protocol) || parsed.username !== "") {
+    // The message is without the URL, which may have a password.
+    throw new TypeError(
+      `expected one URL of http or https, without credentials, such as ${LOCAL_URL}`,
+    );
   }
   const headers: Target["headers"] = {
     accept: "application/json",
@@ -35,6 +38,14 @@ export function parseTarget(url: string | URL | undefined, api_key: string | und
     headers.authorization = `Bearer ${key}`;
   }
   return { url: parsed.origin + parsed.pathname.replace(/\/+$/, ""), headers };
+}
+
+function parse(url: string | URL): URL | undefined {
+  try {
+    return new URL(url);
+  } catch {
+    return undefined;
+  }
 }
 
 /**

@@ -1,5 +1,13 @@
 // Waits that a signal ends, and a signal that time ends.
 
+/** The longest time that a timer keeps; one of more would be over at once. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+/** Call something after that many milliseconds, or after 24 days where they are more. */
+export function after(ms: number, call: () => void): ReturnType<typeof setTimeout> {
+  return setTimeout(call, Math.min(ms, TIMER_MS_MAX));
+}
+
 /** Call something once, when a signal is aborted; returns what ends that. */
 export function onAbort(signal: AbortSignal | undefined, call: () => void): () => void {
   signal?.addEventListener("abort", call, { once: true });
@@ -17,10 +25,10 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
       clearTimeout(timer);
       reject(signal!.reason);
     });
-    const timer = setTimeout(() => {
+    const timer = after(ms, () => {
       forget();
       resolve();
-    }, ms);
+    });
   });
 }
 
@@ -60,10 +68,10 @@ export class Deadline {
   /** The time begins anew. */
   start(ms: number): void {
     this.stop();
-    this.#timer = setTimeout(() => {
+    this.#timer = after(ms, () => {
       this.isOver = true;
       this.#controller.abort();
-    }, ms);
+    });
   }
 
   /** No time runs. */

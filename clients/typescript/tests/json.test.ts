@@ -10,6 +10,12 @@ test.each([
   ["1234567890123456", 1234567890123456],
   ["12345678901234567890.5", 12345678901234567000],
   ["12345678901234567890e2", 12345678901234567890e2],
+  ["0.30000000000000004", 0.1 + 0.2],
+  [
+    "[-1.2345678901234567e-12, 12345678901234567890]",
+    [-1.2345678901234567e-12, 12345678901234567890n],
+  ],
+  ["1e-12345678901234567", 0],
   ['"12345678901234567890"', "12345678901234567890"],
   [
     '["\\"12345678901234567890", 12345678901234567890]',
@@ -37,6 +43,12 @@ test("a long text is read without a stack of its length", () => {
   expect(decode(text, true).id).toBe(12345678901234567890n);
 });
 
+test("a number of a million digits is read in one pass", () => {
+  expect(decode(`[${"1".repeat(1 << 20)}.5, 12345678901234567890]`, true)[1]).toBe(
+    12345678901234567890n,
+  );
+});
+
 test("what is no JSON is no value", () => {
   expect(() => decode("{1234567890123456789", true)).toThrow(SyntaxError);
 });
@@ -48,6 +60,7 @@ test.each([
     '{"at":"1970-01-01T00:00:00.000Z","none":null}',
   ],
   ["null", '"null"'],
+  ["\\ud800 \ud83d\ude00", '"\\\\ud800 \ud83d\ude00"'],
 ])("a value is written exactly", (value, text) => {
   expect(encode(value)).toBe(text);
 });
@@ -66,7 +79,12 @@ test.each([
   [[undefined]],
   [undefined],
   [[() => {}]],
+  [{ own: () => {} }],
   [Symbol("x")],
+  [{ own: Symbol("x") }],
+  ["\ud800"],
+  [{ "half \udc00": 1 }],
+  ["\\\ud800"],
   [own],
   [nested(200_000)],
   [nested(200_000, null)],

@@ -50,13 +50,32 @@ test("`send` waits while too much is not acknowledged, and keeps the order of ca
   );
 });
 
-test("a value that JSON cannot say affects no other record", async () => {
-  const producer = new Producer(shared.client().topic(fresh()));
+test.each([[{ n: NaN }], ["\ud800"], [() => {}], [{ toJSON: () => undefined }]])(
+  "a value that JSON cannot say affects no other record",
+  async (value) => {
+    const producer = new Producer(shared.client().topic(fresh()));
 
-  await expect(producer.send({ n: NaN })).rejects.toThrow(TypeError);
-  await expect((await producer.send(1)).seq).resolves.toBe(1);
-  await producer.close();
-  await expect(producer.send(2)).rejects.toThrow(TypeError);
+    await expect(producer.send(value)).rejects.toThrow(TypeError);
+    await expect((await producer.send(1)).seq).resolves.toBe(1);
+    await producer.close();
+    await expect(producer.send(2)).rejects.toThrow(TypeError);
+  },
+);
+
+test("a number that is not waited for, and does not come, ends no program", async () => {
+  const unhandled: unknown[] = [];
+  const note = (why: unknown) => unhandled.push(why);
+  process.on("unhandledRejection", note);
+  const client = new Client("http://127.0.0.1:9", { retry: { for_ms: 0 } });
+  const producer = new Producer(client.topic("jobs"));
+
+  const { seq } = await producer.send(1);
+  await expect(producer.close()).rejects.toThrow(Unreachable);
+  await new Promise((resolve) => setImmediate(resolve));
+
+  expect(unhandled).toEqual([]);
+  await expect(seq).rejects.toThrow(Unreachable);
+  process.off("unhandledRejection", note);
 });
 
 test("after a batch that failed nothing more is sent", async () => {

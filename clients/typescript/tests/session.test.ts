@@ -110,6 +110,14 @@ test("Retry-After is obeyed, and ends the retries where it is longer than they a
   expect(sent.length).toBe(1);
 });
 
+test("patience that is not given is the usual one", async () => {
+  const { client, sent } = scripted([broken(), json(APPENDED)], { retry: { for_ms: undefined } });
+
+  await client.topic("jobs").append(1);
+
+  expect(sent.length).toBe(2);
+});
+
 test("`health` is asked once", async () => {
   const { client } = scripted([refusal(503, "shutting_down")]);
 
@@ -228,4 +236,8 @@ test.each(["ftp://topics.test", "http://user:secret@topics.test", "topics.test"]
 
 test("a key that cannot stand in a header is refused, and not shown", () => {
   expect(() => new Client("http://topics.test", { api_key: "söcret" })).toThrow(/^((?!söcret).)*$/);
+});
+
+test("a URL that is none is refused with one that is", () => {
+  expect(() => new Client("http://a:4000,http://b:4000")).toThrow(/one URL of http .*127\.0\.0\.1/);
 });
