@@ -81,7 +81,7 @@ def test_a_large_message_is_read_in_steps() -> None:
         (b'"op":"publish","topic":3,"request_id":7', MANY, b"7", "Expected `str | null`, got `int`"),
         (b'"op":3,"request_id":[]', MANY, b"", "Expected `str`, got `int`"),
         (b'"op":"publish","topic":"t","request_id":7', MANY + b",{}", b"7", "required field `data`"),
-        (b'"op":"publish","request_id":7', b'{"data":1},' * 30_000 + b"1", b"", "exceeds 10000 records"),
+        (b'"op":"publish","request_id":7', b'{"data":1},' * 30_000 + b"1", b"7", "exceeds 10000 records"),
         (b'"op":"publish","request_id":' + b"9" * 30, MANY, b"", "an integer of 64 bits"),
         (b'"op":"subscribe","topic":"t"', MANY, b"", "a message of"),
         (b'"op":"publish","topic":"t","records":null,"request_id":7', MANY, b"7", "required field `records`"),
@@ -96,6 +96,34 @@ def test_what_is_wrong_with_a_large_message(
     assert asked.request_id == request_id
     assert isinstance(asked.order, Rejection)
     assert said in asked.order.message
+
+
+HUGE = b'"records":[{"data":"' + b"x" * (3 << 20) + b'"}]'
+
+
+@pytest.mark.parametrize(
+    ("text", "request_id"),
+    [
+        (b'{"op":"publish","request_id":7,%b}', b"7"),
+        (b' { "op" : "publish", "topic":"a", "request_id" : "q\\"]," , %b }', b'"q\\"],"'),
+        (b'{"op":"publish",%b,"topic":"a","request_id":"r"} ', b'"r"'),
+        (b'{"op":"publish",%b ] , "request_id":8\n}', b"8"),
+        (b'{"request_id":7,"op":"publish",%b,"request_id":8}', b"8"),
+        (b'{"request_id":7,"op":"publish",%b,"request_id":[8]}', b"7"),
+        (b'{"request_id":7,"op":"publish",%b,"request_id":nine}', b"7"),
+        (b'{"op":"publish","config":{"ttl_ms":1},"request_id":7,%b}', b""),
+        (b'{"op":"publish",%b}', b""),
+        (b"[%b", b""),
+    ],
+)
+def test_a_message_that_is_too_large_to_be_read_is_refused_by_its_id(
+    text: bytes, request_id: bytes
+) -> None:
+    """Who sent it waits for a reply with that id. (§7.7, decision 35)"""
+    asked = websocket.parse(text % HUGE, LIMITS)
+
+    assert isinstance(asked.order, Rejection)
+    assert asked.request_id == request_id
 
 
 def test_a_large_message_that_is_no_json_is_called_so() -> None:

@@ -3,6 +3,7 @@
 The same writes, reads, cursors and tombstones as HTTP and SSE; only the wrapping is its own.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -89,6 +90,11 @@ class _LargeIdentified(Identified):
 OPS: Final = ("subscribe", "unsubscribe", "publish", "ping")
 _ENVELOPE: Final = deep(msgspec.json.Decoder(Envelope).decode)
 _IDENTIFIED: Final = deep(msgspec.json.Decoder(Identified).decode)
+_FIELD: Final = rb'\s*"[^"\\]*"\s*:\s*(?:"[^"\\]*(?:\\.[^"\\]*)*"|[-+.\w]+)\s*'
+_FIRST_FIELDS: Final = re.compile(rb"\s*{((?:%b,)*)" % _FIELD, re.DOTALL)
+_LAST_FIELDS: Final = re.compile(rb"\]\s*((?:,%b)*)}\s*\Z" % _FIELD, re.DOTALL)
+ENDS_BYTES: Final = 1024
+"""Of a message that is not read whole: what is looked at of its first and its last fields."""
 _NOT_JSON: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _SUBSCRIBE: Final = msgspec.json.Decoder(SubscribeBody)
 
@@ -179,8 +185,25 @@ def _parse_large(raw: bytes, limits: Limits, pause: Callable[[], None]) -> Clien
 def _large_request_id(raw: bytes, limits: Limits, pause: Callable[[], None]) -> bytes:
     try:
         return _given(LargeBody(raw, _LargeIdentified, limits, pause).read())
-    except (Rejection, *_NOT_JSON):
+    except Rejection:
+        return _outer_request_id(raw)
+    except _NOT_JSON:
         return b""
+
+
+def _outer_request_id(raw: bytes) -> bytes:
+    """The id of a message that is too large to be read, where it stands before the records, or after them,
+    among fields that hold one value each."""
+    last = _LAST_FIELDS.search(raw, max(len(raw) - ENDS_BYTES, 0))
+    first = _FIRST_FIELDS.match(raw, 0, ENDS_BYTES)
+    for found in (last, first):
+        try:
+            given = _given(_IDENTIFIED(b"{%b}" % found[1].strip(b","))) if found else b""
+        except _NOT_JSON:
+            continue
+        if given:
+            return given
+    return b""
 
 
 def _request_id(raw: bytes) -> bytes:
