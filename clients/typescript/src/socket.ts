@@ -28,6 +28,8 @@ export interface SocketOptions {
 
 /** Largest message that a server takes, in bytes (§7.7). */
 const MESSAGE_BYTES_MAX = 8 << 20;
+/** Why a server ends a connection whose message is larger than it takes (RFC 6455 §7.4.1). */
+const TOO_LARGE = 1009;
 /** How often the server is asked for a sign of life, and how long it may take, in milliseconds. */
 const PING_MS = 15_000;
 
@@ -132,13 +134,7 @@ export class Socket implements AsyncDisposable {
     this.#connect();
     const id = ++this.#lastId;
     const text = `{"op":"${op}","request_id":${id}${fields && ","}${fields}}`;
-    // A character is a byte at least; the server counts exactly.
-    if (text.length > MESSAGE_BYTES_MAX) {
-      throw new PayloadTooLarge(`a message of more than ${MESSAGE_BYTES_MAX} bytes`, {
-        code: "payload_too_large",
-        status: 413,
-      });
-    }
+    if (isLonger(text, MESSAGE_BYTES_MAX)) throw tooLarge(text);
     const command = new Command(this.#session, text, isKept, take);
     this.#commands.set(id, command);
     if (this.#isOpen) this.#socket!.send(text);
@@ -167,9 +163,14 @@ export class Socket implements AsyncDisposable {
     socket.addEventListener("message", ({ data }) => this.#take(String(data)));
     // Its close follows, and says enough.
     socket.addEventListener("error", () => {});
-    socket.addEventListener("close", () => this.#lost().catch((error) => this.#fail(error)), {
-      once: true,
-    });
+    socket.addEventListener(
+      "close",
+      ({ code }) => {
+        if (code === TOO_LARGE) this.#refuseLongest();
+        this.#lost().catch((error) => this.#fail(error));
+      },
+      { once: true },
+    );
   }
 
   #opened(): void {
@@ -185,6 +186,15 @@ export class Socket implements AsyncDisposable {
     if (!this.#hasHeard) return this.#socket!.close();
     this.#hasHeard = false;
     this.#socket!.send('{"op":"ping"}');
+  }
+
+  /** The server ended the connection for the length of a message, and would end the next one, too. */
+  #refuseLongest(): void {
+    const [found] = [...this.#commands].sort(([, a], [, b]) => b.text.length - a.text.length);
+    if (found === undefined) return;
+    const [id, { reply, text }] = found;
+    this.#commands.delete(id);
+    reply.reject(tooLarge(text));
   }
 
   async #lost(): Promise<void> {
@@ -260,6 +270,18 @@ export class Socket implements AsyncDisposable {
     for (const watch of this.#watches)
       if (watch.topics.some((topic) => topics.includes(topic))) watch.fail(error);
   }
+}
+
+/** Whether a text has more bytes of UTF-8 than that; a character has one to three. */
+function isLonger(text: string, bytes: number): boolean {
+  return 3 * text.length > bytes && new TextEncoder().encode(text).length > bytes;
+}
+
+function tooLarge({ length }: string): PayloadTooLarge {
+  return new PayloadTooLarge(`the server takes no message of ${length} characters`, {
+    code: "payload_too_large",
+    status: 413,
+  });
 }
 
 function connectGlobally(url: string, headers: { [name: string]: string }): WebSocket {

@@ -13,6 +13,7 @@ import { first, fresh, useServer } from "./stories.js";
 import { connectWs } from "./ws.js";
 
 const server = useServer({ API_KEYS: "secret:read+write+delete+admin" });
+const small = useServer({ MAX_BODY_BYTES: "100000" });
 const client = () => server.client({ api_key: "secret" });
 const socketOf = () => new Socket(client(), { connect: connectWs });
 
@@ -91,6 +92,26 @@ test("a command that is refused rejects, and the socket stays (§7.7)", async ()
     PayloadTooLarge,
   );
   expect((await socket.publish(topic, [{ data: 1 }])).seqs).toEqual([1]);
+});
+
+test("a message that is too large is refused alone (§7.7)", async () => {
+  const topic = fresh();
+  await using socket = socketOf();
+  await using other = new Socket(small.client(), { connect: connectWs });
+
+  const refused = [
+    socket.publish(topic, [{ data: "x".repeat(3 << 20) }]),
+    socket.publish(topic, [{ data: "€".repeat(3 << 20) }]),
+    other.publish(topic, [{ data: "x".repeat(100_000) }]),
+  ].map((sent) => sent.catch(({ name }) => name));
+  const taken = [socket, other].map((each) => each.publish(topic, [{ data: 1 }]));
+
+  expect(await Promise.all(refused)).toEqual([
+    "RecordTooLarge",
+    "PayloadTooLarge",
+    "PayloadTooLarge",
+  ]);
+  expect((await Promise.all(taken)).map(({ seqs }) => seqs)).toEqual([[1], [1]]);
 });
 
 test("a watch that is closed at once gives its topic free", async () => {
