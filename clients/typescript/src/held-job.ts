@@ -3,8 +3,7 @@
 // Invariant: a job leaves the hand once, and every call about it carries the lease id that it was
 // claimed under, so that a worker that comes too late changes nothing (§10.4).
 
-import { LeaseLost } from "./errors.js";
-import { encode } from "./json.js";
+import { InvalidRequest, LeaseLost } from "./errors.js";
 import type { Job, Nacked, Signalled } from "./models.js";
 import type { Queue } from "./queue.js";
 
@@ -81,8 +80,6 @@ export class HeldJob<D = any> {
   /** It is done, with what came of it. Resolves to false where its lease was lost before. */
   async ack({ result, signal }: Signalled<{ result?: unknown }> = {}): Promise<boolean> {
     const { queue, node } = this.#keeper;
-    // A result that JSON cannot say is refused while the job can still be given back.
-    if (result != null) encode(result);
     return this.#settle("acked", () => queue.ack(this, { node, result, signal }));
   }
 
@@ -129,14 +126,16 @@ export class HeldJob<D = any> {
   async #settle(end: JobState, send: () => Promise<Pick<Nacked, "skipped">>): Promise<boolean> {
     if (this.state !== "held") return this.state === end;
     this.state = "settling";
-    let became: JobState = "lost";
     try {
       const { skipped } = await send();
-      if (!skipped.includes(this.seq)) became = end;
-    } finally {
-      this.#leave(became);
+      this.#leave(skipped.includes(this.seq) ? "lost" : end);
+    } catch (error) {
+      // A call that is wrong changes nothing, and the job can still be given back.
+      if (error instanceof InvalidRequest || error instanceof TypeError) this.state = "held";
+      else this.#leave("lost");
+      throw error;
     }
-    return became === end;
+    return this.state === end;
   }
 
   #leave(end: JobState): void {

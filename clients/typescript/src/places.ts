@@ -35,7 +35,7 @@ export interface Begin {
 }
 
 /** A topic's name, several, or names each with its beginning; a number is a `from`. */
-export type WatchTopics = string | string[] | { [topic: string]: number | Begin };
+export type WatchTopics = string | string[] | { [topic: string]: number | Begin | undefined };
 
 /** What a watch hands out: records of one topic in order, or a loss, or the topic's end. */
 export interface WatchPage<D = any> {
@@ -227,7 +227,8 @@ export function beginsOf(
     ? topics.map((topic) => [topic, {}] as const)
     : Object.entries(topics);
   const begins = named.map(([topic, begin]) => {
-    const own: Begin = typeof begin === "number" ? { from: begin } : begin;
+    // A cursor that a program has not yet is none.
+    const own = given(typeof begin === "number" ? { from: begin } : { ...begin }) as Begin;
     const hasStart = "from" in own || "from_ts" in own || "tail" in own;
     return [topic, { partitions, ...(hasStart ? {} : start), ...own }];
   });

@@ -118,6 +118,7 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
     this.#options = options;
     // A stream does not say when a queue is empty.
     if (options.push && options.drain) throw new TypeError("push and drain exclude each other");
+    if (typeof handler !== "function") throw new TypeError("the handler is no function");
     if (!(this.#concurrency >= 1)) throw new TypeError("a worker has at least one hand");
     this.node = options.node ?? `js-${randomHex(6)}`;
     this.lease_ms = options.lease_ms ?? 0;
@@ -314,7 +315,7 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
       const result = await this.#handler(job);
       await job.ack({ result: keep_results ? result : undefined });
     } catch (error) {
-      // An ack that failed has left the job already; where the nack fails too, its lease runs out.
+      // After an ack that failed the job may have left already; where the nack fails too, its lease runs out.
       await job.nack({ reason: reasonOf(error) }).catch(() => {});
       // Given back because the worker was aborted: the error is of that.
       if (!this.#options.signal?.aborted) on_error(error, job);
@@ -381,7 +382,13 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
 
 /** Why a job failed, without halves of characters, which no server takes. */
 function reasonOf(error: unknown): string {
-  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  let text: string;
+  try {
+    text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  } catch {
+    // An object of a program's own may refuse to be a text.
+    text = typeof error;
+  }
   return text.slice(0, REASON_CHARS).replace(/\p{Surrogate}/gu, "\ufffd");
 }
 

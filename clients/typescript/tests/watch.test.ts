@@ -45,6 +45,18 @@ test("several topics come over one connection, each from its own beginning (§7.
   expect(pages.every(({ tombstone, gone }) => tombstone === null && !gone)).toBe(true);
 });
 
+test("a beginning that a program has not is none", async () => {
+  const [a, b] = [client().topic(fresh()), client().topic(fresh())];
+  for (const topic of [a, b]) await topic.appendBatch([{ data: 1 }, { data: 2 }]);
+
+  const pages = await first(
+    2,
+    client().watch({ [a.name]: undefined, [b.name]: { from: undefined } }, { from: 1 }),
+  );
+
+  expect(dataOf(pages)).toEqual([2, 2]);
+});
+
 test("a loop that was left goes on behind its last page, and so does a cursor (§7.4)", async () => {
   const topic = client().topic(fresh());
   await topic.appendBatch([1, 2, 3, 4].map((data) => ({ data })));

@@ -295,6 +295,43 @@ test("a result that JSON cannot say is a failure of its job, and no reason has h
   expect((await queue.job(2)).reasons[0]!.reason).toBe("Error: half a \ufffd character");
 });
 
+test("what a server does not take of a job leaves the job in hand, to be given back (§10.4)", async () => {
+  const queue = await queueOf(2, { max_deliveries: 1, dead_letter: fresh("dead"), keep_done: 10 });
+  const errors: string[] = [];
+
+  const worker = queue.work(
+    async (job) => {
+      if (job.data === 0) return "x".repeat(1 << 20);
+      await expect(job.nack({ reason: "\ud800" })).rejects.toThrow(TypeError);
+      return job.nack({ delay_ms: -1 });
+    },
+    {
+      limit: 2,
+      keep_results: true,
+      first_delay_ms: 0,
+      on_error: ({ name }: any, { state }) => errors.push(`${name} ${state}`),
+    },
+  );
+
+  expect(await worker.done).toBe(0);
+  expect(errors).toEqual(["PayloadTooLarge nacked", "InvalidRequest nacked"]);
+  expect((await queue.job(1)).reasons[0]!.reason).toMatch(/^PayloadTooLarge: /);
+});
+
+test("an error of any kind is a job's and not the worker's", async () => {
+  const queue = await queueOf(2);
+  const thrown = [undefined, Object.create(null)];
+
+  const worker = queue.work(({ data }) => Promise.reject(thrown[data]), {
+    limit: 2,
+    on_error: () => {},
+  });
+
+  expect(await worker.done).toBe(0);
+  expect((await queue.job(2)).reasons[0]!.reason).toBe("object");
+  expect(() => queue.work(undefined as any)).toThrow(TypeError);
+});
+
 test("an `on_error` that throws ends its worker", async () => {
   const queue = await queueOf(3);
 
