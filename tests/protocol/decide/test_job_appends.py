@@ -158,6 +158,43 @@ def test_replacing_a_job_that_waits_is_a_debounce() -> None:
     assert engine.append(job("d", unique="k"), name="q")["unique"] == [3]
 
 
+@pytest.mark.parametrize("discard", ["old", "reject"])
+@pytest.mark.parametrize("cap", ["cap_records", "cap_bytes"])
+def test_what_replaces_a_job_in_a_full_queue_takes_its_room(discard: str, cap: str) -> None:
+    """No other job goes for it, and it is not refused. (130, §0.10)"""
+    engine = queue()
+    debounce = {"key": "k", "on_conflict": "replace"}
+    engine.append(job("other"), job("first", unique=debounce), name="q")
+    full = 2 if cap == "cap_records" else engine.state("q")["bytes"]
+    engine.put("q", type="queue", discard=discard, **{cap: full})
+    assert engine.append(job("again", unique=debounce), name="q")["replaced"] == [2]
+    assert engine.state("q")["count"] == 2
+    assert engine.claimed(max=9) == [1, 3]
+
+
+def test_what_replaces_a_job_and_more_evicts_for_the_rest() -> None:
+    """The oldest of those that stay; one that was to be replaced and is older goes with them. (130, §0.10)"""
+    engine = queue(cap_records=3)
+    debounce = {"key": "k", "on_conflict": "replace"}
+    engine.append(job("a", unique=debounce), job("b"), job("c"), name="q")
+    assert engine.append(job("d", unique=debounce), job("e"), name="q")["replaced"] == [1]
+    assert engine.state("q")["count"] == 3
+    assert engine.claimed(max=9) == [3, 4, 5]
+    engine.ack(3, 4, 5)
+    assert engine.state("q")["bytes"] == 0
+
+
+def test_a_quota_takes_what_replaces_a_job_of_its_size() -> None:
+    """(130, §11)"""
+    engine = Harness(max_total_bytes=200)
+    engine.put("q", type="queue")
+    debounce = {"key": "k", "on_conflict": "replace"}
+    engine.append(job("x" * 100, unique=debounce), name="q")
+    assert engine.append(job("y" * 100, unique=debounce), name="q")["replaced"] == [1]
+    with pytest.raises(Rejection):
+        engine.append(job("z" * 100), name="q")
+
+
 def test_an_idempotency_key_remembers_hits() -> None:
     """The list is kept, also where no record made a job. (130)"""
     engine = queue()

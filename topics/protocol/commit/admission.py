@@ -3,6 +3,7 @@
 Reads the state, and refuses or returns the event with every outcome in it (§2).  It changes nothing.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -121,16 +122,19 @@ class Admission:
         now_ms: int,
         beside: Sequence[RecordsAppended] = (),
         cause: Cause | None = None,
+        leaving: Sequence[int] = (),
     ) -> tuple[RecordsAppended, int]:
         """The event of a batch, and the room it may need in the log.
 
         Args:
             beside: Events of the same append in other partitions, which are not true yet.
             cause: What else becomes true with it.
+            leaving: Live records, ascending, that an event right behind it removes: they take no room.
         """
         n, config = len(command.datas), topic.config
         if config.discard == "reject" and config.cap_records:
-            self._require_space(topic, "cap_records", topic.count + n, config.cap_records)
+            count = topic.count - len(leaving) + n
+            self._require_space(topic, "cap_records", count, config.cap_records)
         key = self.admitted_key(topic, command) if command.key else b""
         first_seq, ts_ms = topic.head_seq + 1, max(now_ms, topic.last_ts_ms)
         batch = None
@@ -150,7 +154,14 @@ class Admission:
             )
         pressed = not command.disable_backpressure
         return self._event(
-            topic, batch, now_ms, key=key, pressed=pressed, cause=cause, beside=beside
+            topic,
+            batch,
+            now_ms,
+            key=key,
+            pressed=pressed,
+            cause=cause,
+            beside=beside,
+            leaving=leaving,
         )
 
     def batched(
@@ -193,29 +204,38 @@ class Admission:
         cause: Cause | None = None,
         freed_bytes: int = 0,
         beside: Sequence[RecordsAppended] = (),
+        leaving: Sequence[int] = (),
     ) -> tuple[RecordsAppended, int]:
         n, config, size_bytes = len(batch), topic.config, batch.weight
         if config.is_compacted and isinstance(batch, Batch):
             require_keys(topic, unkeyed_of(batch.tags, batch.form, len(batch)))
+        left_bytes = topic.text_of(leaving) if leaving else 0
+        count, total_bytes = topic.count + n, topic.size_bytes + size_bytes
         if config.discard == "reject" and config.cap_bytes:
-            self._require_space(topic, "cap_bytes", topic.size_bytes + size_bytes, config.cap_bytes)
+            self._require_space(topic, "cap_bytes", total_bytes - left_bytes, config.cap_bytes)
         volatile = not topic.durability.is_logged
         if pressed or volatile:
             self._require_hot_room(topic, batch, sum(hot_bytes_of(each.batch) for each in beside))
         floors, gone = topic.floors, NOTHING_REMOVED
         if config.discard == "old" and (config.cap_records or config.cap_bytes):
-            floors, gone = self._evicted(topic, batch, n, size_bytes)
+            kept, kept_bytes = count - len(leaving), total_bytes - left_bytes
+            floors, gone = self._evicted(topic, batch, kept, kept_bytes, leaving)
+            passed = leaving[: bisect_right(leaving, gone.through)]
+            if passed:  # the floor takes them along
+                count -= len(passed)
+                total_bytes -= topic.text_of(passed)
         if self.limits.max_total_bytes:
             beside_bytes = sum(each.batch.weight for each in beside)
-            self._require_quota(size_bytes + beside_bytes - gone.size_bytes - freed_bytes)
+            freed_bytes += left_bytes + gone.size_bytes
+            self._require_quota(size_bytes + beside_bytes - freed_bytes)
         event = RecordsAppended(
             now_ms=now_ms,
             topic_id=topic.topic_id,
             first_seq=topic.head_seq + 1,
             batch=batch,
             floors=floors,
-            count=topic.count + n - gone.records,
-            size_bytes=topic.size_bytes + size_bytes - gone.size_bytes,
+            count=count - gone.records,
+            size_bytes=total_bytes - gone.size_bytes,
             reserved_through=topic.reserve_for(topic.head_seq + n),
             key=key,
             cause=cause,
@@ -249,21 +269,32 @@ class Admission:
             raise throttled("max_total_bytes", limit)
 
     def _evicted(
-        self, topic: Topic, batch: Batch | PackedBatch, n: int, size_bytes: int
+        self,
+        topic: Topic,
+        batch: Batch | PackedBatch,
+        count: int,
+        size_bytes: int,
+        leaving: Sequence[int],
     ) -> tuple[Floors, Removal]:
         """What a batch pushes out (`discard: "old"`): the oldest live records, and its own first
-        ones where it is larger than the cap; never its last."""
+        ones where it is larger than the cap; never its last.
+
+        Args:
+            count: Of the records that there would be with it, but for those that leave.
+            size_bytes: Of their text.
+        """
         config = topic.config
-        records = topic.count + n - config.cap_records if config.cap_records else 0
-        too_many_bytes = topic.size_bytes + size_bytes - config.cap_bytes if config.cap_bytes else 0
+        records = count - config.cap_records if config.cap_records else 0
+        too_many_bytes = size_bytes - config.cap_bytes if config.cap_bytes else 0
         if records <= 0 and too_many_bytes <= 0:
             return topic.floors, NOTHING_REMOVED
         # A leased job is never evicted: its worker may be half done with it.
         held = self.first_held(topic)
-        old = topic.eviction(records, too_many_bytes, before_seq=held or topic.head_seq + 1)
+        before_seq = held or topic.head_seq + 1
+        old = topic.eviction(records, too_many_bytes, before_seq=before_seq, leaving=leaving)
         gone = old or NOTHING_REMOVED
         if held is not None:
-            self._require_leased_room(topic, n - gone.records, size_bytes - gone.size_bytes)
+            self._require_leased_room(topic, count - gone.records, size_bytes - gone.size_bytes)
             return floors_with(topic.floors, cap_through=gone.through), gone
         if gone.records < records or gone.size_bytes < too_many_bytes:
             own = _own_eviction(batch, records - gone.records, too_many_bytes - gone.size_bytes)
@@ -277,12 +308,12 @@ class Admission:
         queue = self.state.queues.get(topic.topic_id)
         return None if queue is None else queue.first_held()
 
-    def _require_leased_room(self, topic: Topic, records: int, size_bytes: int) -> None:
+    def _require_leased_room(self, topic: Topic, count: int, size_bytes: int) -> None:
         """Jobs that a live lease keeps from eviction may exceed a cap, up to twice it."""
         config = topic.config
         for cap, limit, wanted in (
-            ("cap_records", config.cap_records, topic.count + records),
-            ("cap_bytes", config.cap_bytes, topic.size_bytes + size_bytes),
+            ("cap_records", config.cap_records, count),
+            ("cap_bytes", config.cap_bytes, size_bytes),
         ):
             if limit and wanted > 2 * limit:
                 raise Rejection(

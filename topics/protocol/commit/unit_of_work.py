@@ -412,6 +412,7 @@ class UnitOfWork:
         now_ms: int,
         beside: Sequence[RecordsAppended] = (),
         cause: Cause | None = None,
+        leaving: Sequence[int] = (),
     ) -> tuple[RecordsAppended, int]:
         """The event of a batch that is taken, and the room it may need in the log; nothing changes
         but by time.
@@ -424,11 +425,11 @@ class UnitOfWork:
         """
         self.let_leases_end(topic)
         try:
-            return self.admission.appended(topic, command, now_ms, beside, cause)
+            return self.admission.appended(topic, command, now_ms, beside, cause, leaving)
         except Rejection as refusal:
             if not self._may_free(refusal, now_ms):
                 raise
-            return self.admission.appended(topic, command, now_ms, beside, cause)
+            return self.admission.appended(topic, command, now_ms, beside, cause, leaving)
 
     def admit_key(self, topic: Topic, command: Append, now_ms: int) -> bytes:
         """The digest of its key that is remembered; as `admit_append`."""

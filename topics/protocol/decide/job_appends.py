@@ -11,7 +11,13 @@ from topics.protocol.commit.unit_of_work import UnitOfWork
 from topics.protocol.decide.placement import part_of
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
-from topics.protocol.model.events import AppendRemembered, Fired, RecordsAppended, TopicCreated
+from topics.protocol.model.events import (
+    SPAN_BYTES,
+    AppendRemembered,
+    Fired,
+    RecordsAppended,
+    TopicCreated,
+)
 from topics.protocol.model.job_options import DELAY_MS_MAX, JobRequest, resolved_options
 from topics.protocol.model.moment import Moment
 from topics.protocol.model.outcomes import SYNCED, WRITTEN, Appended, Gate
@@ -82,7 +88,7 @@ class JobAppends:
         volatile = not topic.durability.is_logged
         cause = None if volatile else fired
         event, log_bytes = unit.admit_append(
-            topic, part_of(command, found.new), now_ms, cause=cause
+            topic, part_of(command, found.new), now_ms, cause=cause, leaving=found.replaced
         )
         placed = self._placed(found, event.first_seq)
         if found.hits:
@@ -110,7 +116,9 @@ class JobAppends:
         unit = self._unit
         volatile = not topic.durability.is_logged
         need = spare_bytes + (FRAME_BYTES if volatile else log_bytes)
-        need += FRAME_BYTES * (created is not None) + FRAME_BYTES * bool(found.replaced)
+        need += FRAME_BYTES * (created is not None)
+        if found.replaced:
+            need += FRAME_BYTES + len(found.replaced) * SPAN_BYTES
         unit.require_writable(moment, need)
         if created is not None:
             topic = unit.create(created)

@@ -459,13 +459,16 @@ class Topic:
         run, row = next(self.runs.reaching(seq))
         return int(self._times(run)[row]) + self.config.ttl_ms + 1
 
-    def eviction(self, records: int, size_bytes: int, *, before_seq: int) -> Removal | None:
+    def eviction(
+        self, records: int, size_bytes: int, *, before_seq: int, leaving: Sequence[int] = ()
+    ) -> Removal | None:
         """The oldest live records to lose so that at least this many records and bytes go.
 
         Args:
             records: How many records too many there are; may be negative.
             size_bytes: How many bytes of text too many.
             before_seq: Nothing from here on is evicted.
+            leaving: Records that go anyway, which count as gone already.
         """
         if records <= 0 and size_bytes <= 0:
             return None
@@ -475,6 +478,8 @@ class Topic:
             if hi <= lo:
                 break
             live = np.flatnonzero(run.flags[lo:hi] == LIVE) + lo
+            if leaving:
+                live = live[~np.isin(live + run.first_seq, leaving)]
             if not len(live):
                 continue
             sizes = np.cumsum(self.weights(run, live), dtype=np.int64)
