@@ -529,6 +529,7 @@ class Engine:
         """It may take more than before, or give more."""
         self.router_commands.on_room(topic)
         self.queue_commands.on_configured(topic)
+        self.job_reads.on_configured(topic)
 
     def _on_dropped(self, topic: Topic) -> None:
         self.active.pop(topic.topic_id, None)

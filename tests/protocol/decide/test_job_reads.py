@@ -248,6 +248,25 @@ def test_a_job_that_goes_by_its_age_ends_the_wait() -> None:
     assert engine.engine.alarm_ms() is None
 
 
+def test_a_shorter_ttl_ends_the_wait_sooner() -> None:
+    """Also of a job that had no age to go by when the client began to wait; one that is gone by then is told of at
+    once. (§10.9, §1.1)"""
+    engine = busy()
+    for seq in (4, 3):
+        assert engine.job(seq, wait_ms=30_000) is None
+    engine.delete("q", before_seq=4)
+    engine.put("q", type="queue", ttl_ms=3000)
+    engine.engine.work_off(engine.moment)
+    [gone] = engine.woken()
+    engine.now_ms = START_MS + 3000
+    engine.engine.work_off(engine.moment)
+    assert engine.engine.alarm_ms() == START_MS + 3001
+    engine.now_ms += 1
+    engine.engine.work_off(engine.moment)
+    [expired] = engine.woken()
+    assert gone.code is expired.code is ErrorCode.JOB_NOT_FOUND
+
+
 def test_who_waits_is_answered_when_the_server_stops_or_the_queue_goes() -> None:
     """With the job as it is; or 404. (§10.9)"""
     engine = busy()

@@ -163,10 +163,21 @@ class JobReads:
         waiting = self._waiting.setdefault(topic.topic_id, _Waiting(topic))
         waiting.commands[token] = command
         self._state.queues.awaited.add(topic.topic_id)
-        expires_ms = topic.expires_at_ms(command.seq)
-        if expires_ms is not None and expires_ms <= moment.now_ms + command.wait_ms:
-            heappush(self._ages, (expires_ms, topic.topic_id))
+        self._note_age(topic, command, moment.now_ms)
         return Parked(command.wait_ms)
+
+    def _note_age(self, topic: Topic, command: GetJob, now_ms: int) -> None:
+        """Look when the job expires, if that is while a client waits for its end."""
+        expires_ms = topic.expires_at_ms(command.seq)
+        if expires_ms is not None and expires_ms <= now_ms + command.wait_ms:
+            heappush(self._ages, (expires_ms, topic.topic_id))
+
+    def on_configured(self, topic: Topic) -> None:
+        """A queue has another config, by which its jobs may expire sooner."""
+        waiting = self._waiting.get(topic.topic_id)
+        for command in () if waiting is None else waiting.commands.values():
+            if is_there(topic, command.seq):
+                self._note_age(topic, command, self._state.now_ms)
 
     @staticmethod
     def _view(topic: Topic, queue: Queue, seq: int, now_ms: int) -> JobView:
