@@ -199,6 +199,19 @@ def test_only_dead_jobs_come_back() -> None:
     assert refusal(engine, "retry", 1) is ErrorCode.TOPIC_NOT_FOUND
 
 
+@pytest.mark.parametrize("meta", [None, {"$dead_letter_from": "q", "$dead_letter_src_seq": 2}])
+def test_what_stands_in_place_of_a_letter_stays(meta: dict[str, object] | None) -> None:
+    """The dead-letter topic was made anew, and has another record under the letter's number: no job comes back, and what is
+    kept of the job stays. (§10.9, 134)"""
+    engine = dead()
+    engine.drop("d")
+    engine.append("a", {"data": "b", "meta": meta}, name="d")
+    for is_dry in (True, False):
+        assert engine.change("retry", 1, dry_run=is_dry) == (1, 0)
+    assert [record["data"] for record in engine.diff(name="d")["records"]] == ["a", "b"]
+    assert [job["seq"] for job in engine.jobs(state="dead")["jobs"]] == [1]
+
+
 def test_a_letter_outside_of_a_keys_prefixes_stays() -> None:
     """403, as for any name that the key may not touch; and no answer has that name. (§0.2)"""
     engine = dead()

@@ -29,7 +29,7 @@ from topics.protocol.decide.job_reads import (
 )
 from topics.protocol.decide.leases import Leases
 from topics.protocol.decide.partial_scans import FOUND_COST, PartialScans, Scan
-from topics.protocol.decide.redrives import Redrives
+from topics.protocol.decide.redrives import Origin, Redrives
 from topics.protocol.model.commands import ChangeJobs, Redrive
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.limits import LOOKS_MAX
@@ -155,7 +155,8 @@ class JobChanges:
                 topic.name, 1, moved.moved, gate=moved.gate, is_logged=moved.is_logged
             )
 
-        return self._redrives.bring_back(redrive, letter.seq, token, moment, changed)
+        origin = Origin(topic.name, row.data.seq)
+        return self._redrives.bring_back(redrive, letter.seq, origin, token, moment, changed)
 
     # ------------------------------------------------------------------ many
 

@@ -10,7 +10,7 @@ or delayed is somebody's already.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import msgspec
 import numpy as np
@@ -52,12 +52,29 @@ Answer: TypeAlias = Callable[[Moved], Outcome]
 """What is said of letters that were moved."""
 
 
+class Origin(NamedTuple):
+    """The job that a letter was."""
+
+    queue: str
+    seq: int
+
+
+class _Stamped(
+    msgspec.Struct, rename={"queue": "$dead_letter_from", "seq": "$dead_letter_src_seq"}
+):
+    """What of a letter's `meta` says which job it was."""
+
+    queue: Any = None
+    seq: Any = None
+
+
 class _Grouped(msgspec.Struct, rename={"group": "$group"}):
     """What of a `meta` is looked at."""
 
     group: Any = None
 
 
+_stamped: Final = deep(msgspec.json.Decoder(_Stamped).decode)
 _grouped: Final = deep(msgspec.json.Decoder(_Grouped).decode)
 
 
@@ -103,14 +120,19 @@ class Redrives:
         self,
         command: Redrive,
         seq: int,
+        origin: Origin,
         token: object,
         moment: Moment,
         answer: Answer,
     ) -> Outcome | None:
-        """Move one letter; what `answer` makes of it, None where that comes later.  Raises Rejection."""
+        """Move one letter; what `answer` makes of it, None where that comes later.  Raises Rejection.
+
+        Args:
+            origin: Of the letter.  Another record is left alone: its topic may have been made anew.
+        """
         source = self._source(command, moment.now_ms)
         self._queue(command, moment.now_ms)
-        return self._read(command, source, token, [seq], moment, answer)
+        return self._read(command, source, token, [seq], moment, answer, origin)
 
     # ------------------------------------------------------------------ finding
 
@@ -159,12 +181,13 @@ class Redrives:
         found: list[int],
         moment: Moment,
         answer: Answer,
+        origin: Origin | None = None,
     ) -> Outcome | None:
         """Read the letters and move them; None where a disk has to give their text first."""
         live = self._claimable(source, source.live_among(found))
         chosen = self._fitting(source, live[: command.limit])
         more = len(chosen) < len(live)
-        if command.is_dry or not chosen:
+        if not chosen or (command.is_dry and origin is None):
             return answer(Moved(source.name, command.to, len(chosen), more))
         extents = source.runs.extents_of(chosen)
         texts: list[list[Buffer]] = []
@@ -175,12 +198,21 @@ class Redrives:
                 raise _unreadable(source, error) from error
             if text is None:
                 done = partial(
-                    self._fetched, command, source, token, chosen, extents, moment, more, answer
+                    self._fetched,
+                    command,
+                    source,
+                    token,
+                    chosen,
+                    extents,
+                    moment,
+                    more,
+                    answer,
+                    origin,
                 )
                 self._unit.fetches.append(Fetch(extents, done))
                 return None
             texts.append(text)
-        moved = self._move(command, source, chosen, extents, texts, moment, more=more)
+        moved = self._move(command, source, chosen, extents, texts, moment, origin, more=more)
         return answer(moved)
 
     @staticmethod
@@ -205,6 +237,7 @@ class Redrives:
         asked_at: Moment,
         more: bool,
         answer: Answer,
+        origin: Origin | None,
         texts: list[list[Buffer]] | Exception,
     ) -> None:
         """The text of the letters has come; some of them may have gone meanwhile."""
@@ -216,10 +249,10 @@ class Redrives:
                 raise _unreadable(source, texts) from texts
             if self._claimable(source, source.live_among(seqs)) == seqs:
                 result = answer(
-                    self._move(command, source, seqs, extents, texts, moment, more=more)
+                    self._move(command, source, seqs, extents, texts, moment, origin, more=more)
                 )
             else:
-                result = self._read(command, source, token, seqs, moment, answer)
+                result = self._read(command, source, token, seqs, moment, answer, origin)
         except Rejection as refusal:
             result = refusal
         if result is not None:
@@ -235,13 +268,17 @@ class Redrives:
         extents: Sequence[Extent],
         texts: Sequence[Sequence[Buffer]],
         moment: Moment,
+        origin: Origin | None,
         *,
         more: bool,
     ) -> Moved:
         """As many of them as the queue takes, in one entry of the log."""
         groups: dict[int, str] = {}
+        origins: list[_Stamped] = []
 
         def rewrite(seq: int, meta: bytes) -> bytes:
+            if origin is not None and meta:
+                origins.append(_stamped(meta))
             meta = without(meta, STAMPS)
             if GROUP in meta:
                 group = _grouped(meta).group
@@ -251,6 +288,10 @@ class Redrives:
             return meta
 
         copies = gather(extents, texts, rewrite=rewrite)
+        if origin is not None:
+            is_its = [(each.queue, each.seq) for each in origins] == [origin]
+            if command.is_dry or not is_its:
+                return Moved(source.name, command.to, int(is_its), more)
         dest = self._queue(command, moment.now_ms)
         moved = len(copies)
         while True:
