@@ -679,6 +679,21 @@ def test_a_key_sees_schedules_whose_names_are_both_its_own() -> None:
     assert status_of(engine.ask, permitted(RunSchedule("in.b"), inner)) == 403
 
 
+def test_no_tick_closes_a_ring_of_dead_letters() -> None:
+    """The `PUT` is refused as that of the topic would be; where the ring would be closed later on, no tick makes the
+    queue. (135)"""
+    engine = Harness()
+    config = {"type": "queue", "dead_letter": "a"}
+    engine.at_times("s", "b", every_ms=1000, config=config)
+    engine.put("a", type="queue", dead_letter="b")
+    engine.pass_time(START_MS + 1000)
+    assert engine.scheduled()["blocked"]["code"] == "invalid_request"
+    assert "b" not in engine.engine.state.topics
+    with pytest.raises(Rejection) as refused:
+        engine.at_times("other", "b", every_ms=1000, config=config)
+    assert refused.value.detail == {"cycle": ["b", "a", "b"]}
+
+
 # ---------------------------------------------------------------------- refusals
 
 

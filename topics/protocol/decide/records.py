@@ -89,7 +89,7 @@ class RecordCommands:
                 raise no_such_topic(command.topic)
             if command.is_configuring:
                 command.caller.require_scopes(CONFIGURES)
-                self._unit.admission.require_no_ring(command.topic, command.config, command.caller)
+            self._unit.admission.require_no_ring(command.topic, command.config, command.caller)
             # Whether its first batch is let in is decided on a topic that is not there yet: what is
             # refused makes no topic.
             created = self._unit.admission.creation(command.topic, command.config, now_ms)

@@ -16,7 +16,7 @@ from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic, waits_for_room
 from topics.protocol.decide.pages import page_of
 from topics.protocol.decide.records import RecordCommands
-from topics.protocol.model.access import outside
+from topics.protocol.model.access import Caller, outside
 from topics.protocol.model.commands import (
     Append,
     DeleteSchedule,
@@ -132,7 +132,7 @@ class ScheduleCommands:
         made_ms = now_ms if old is None else old.made_ms
         next_ms = self._first_tick(command, old, made_ms, now_ms)
         self._require_memory(config, old)
-        self._require_topic(config, now_ms)
+        self._require_topic(config, command.caller, now_ms)
         self._require_options(config, now_ms)
         log_bytes = FRAME_BYTES + config.record.size_bytes
         self._unit.require_writable(moment, log_bytes)
@@ -173,13 +173,14 @@ class ScheduleCommands:
         if more > 0 and self._schedules.size_bytes + more > SCHEDULES_BYTES_MAX:
             raise throttled("max_schedule_bytes", SCHEDULES_BYTES_MAX)
 
-    def _require_topic(self, config: ScheduleConfig, now_ms: int) -> None:
-        """Raises Rejection: 404 where the topic is not there and is not to be made; what else keeps it from
-        being made."""
+    def _require_topic(self, config: ScheduleConfig, caller: Caller, now_ms: int) -> None:
+        """Raises Rejection: 404 where the topic is not there and is not to be made; 400 where it would close a ring of
+        dead letters (135); what else keeps it from being made."""
         if config.topic not in self._state.topics:
             topic_config = config.config or _DEFAULT
             if not topic_config.auto_create:
                 raise no_such_topic(config.topic)
+            self._unit.admission.require_no_ring(config.topic, topic_config, caller)
             self._unit.admission.creation(config.topic, topic_config, now_ms)
 
     def _require_options(self, config: ScheduleConfig, now_ms: int) -> None:
