@@ -679,6 +679,28 @@ def test_a_key_sees_schedules_whose_names_are_both_its_own() -> None:
     assert status_of(engine.ask, permitted(RunSchedule("in.b"), inner)) == 403
 
 
+def test_a_key_sees_no_name_of_others_in_a_schedule_that_is_its_own() -> None:
+    """Neither of the dead letters that the config names, nor of the topic that the schedule had before. (§0.2, 41)"""
+    engine, inner = Harness(), Caller("k", prefixes=("in.",))
+    config = {"type": "queue", "dead_letter": "out.dead"}
+    engine.at_times("in.s", "out.t", every_ms=1000)
+    engine.ask(RunSchedule("in.s"))
+    body = {"topic": "in.t", "record": {"data": 1}, "every_ms": 1000, "config": config}
+    own = {**body, "config": {"type": "queue", "dead_letter": "in.dead"}}
+    engine.at_times("in.s", **body)
+    assert engine.scheduled("in.s")["config"]["dead_letter"] == "out.dead"
+    assert engine.scheduled("in.s")["last_run"]["topic"] == "out.t"
+    commands: list[Any] = [GetSchedule("in.s"), ListSchedules("", 9, "")]
+    commands.append(parse_put_schedule("in.s", orjson.dumps(own), engine.limits))
+    for command in commands:
+        told = shown(engine.ask(msgspec.structs.replace(command, caller=inner)))
+        assert "out." not in str(told)
+        assert "in.s" in str(told)
+    engine.ask(RunSchedule("in.s"))
+    told = shown(engine.ask(GetSchedule("in.s", caller=inner)))
+    assert (told["config"]["dead_letter"], told["last_run"]["topic"]) == ("in.dead", "in.t")
+
+
 def test_no_tick_closes_a_ring_of_dead_letters() -> None:
     """The `PUT` is refused as that of the topic would be; where the ring would be closed later on, no tick makes the
     queue. (135)"""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic, waits_for_room
@@ -125,7 +126,7 @@ class ScheduleCommands:
         """Create, or replace the config; an identical one changes nothing."""
         config, now_ms, old = command.config, moment.now_ms, self._known(command)
         if old is not None and (old.config, old.paused) == (config, command.paused):
-            return self._shown_as_put(old, now_ms, created=False)
+            return self._shown_as_put(old, now_ms, command.caller, created=False)
         limit = self._limits.max_schedules
         if old is None and limit and len(self._schedules) >= limit:
             raise throttled("max_schedules", limit)
@@ -145,7 +146,7 @@ class ScheduleCommands:
         )
         self._forget(schedule_id)
         made = self._schedules.by_id[schedule_id]
-        return self._shown_as_put(made, now_ms, created=old is None)
+        return self._shown_as_put(made, now_ms, command.caller, created=old is None)
 
     def _first_tick(
         self, command: PutSchedule, old: Schedule | None, made_ms: int, now_ms: int
@@ -218,7 +219,7 @@ class ScheduleCommands:
         return schedule
 
     def _get(self, command: GetSchedule, moment: Moment) -> Outcome:
-        view = self._view(self._required(command), moment.now_ms)
+        view = self._view(self._required(command), moment.now_ms, command.caller)
         return ScheduleShown(view, gate=self._shown_gate())
 
     def _shown_gate(self) -> Gate:
@@ -237,7 +238,7 @@ class ScheduleCommands:
             size + 1,
             lambda name: self._is_listed(by_name[name], command),
         )
-        views = [self._view(by_name[name], moment.now_ms) for name in names[:size]]
+        views = [self._view(by_name[name], moment.now_ms, command.caller) for name in names[:size]]
         after = names[size - 1] if len(names) > size else None
         return SchedulesListed(views, after, gate=self._shown_gate())
 
@@ -246,15 +247,17 @@ class ScheduleCommands:
         topic = schedule.config.topic
         return command.topic in (None, topic) and command.caller.covers(topic)
 
-    def _view(self, schedule: Schedule, now_ms: int) -> ScheduleView:
-        blocked = self._schedules.blocked.get(schedule.schedule_id)
+    def _view(self, schedule: Schedule, now_ms: int, caller: Caller) -> ScheduleView:
+        """Without a name that the caller may not touch: that of a dead-letter topic, or of the topic which had the last
+        record (§0.2)."""
+        blocked, run = self._schedules.blocked.get(schedule.schedule_id), schedule.run
         return ScheduleView(
             name=schedule.name,
-            config=schedule.config,
+            config=_shown_config(schedule.config, caller),
             paused=schedule.paused,
             made_ms=schedule.made_ms,
             next_ms=schedule.next_ms,
-            run=schedule.run,
+            run=run if run is None or caller.covers(run.topic) else None,
             fired_total=schedule.fired_total,
             missed_total=schedule.missed_total,
             blockage=None
@@ -267,9 +270,11 @@ class ScheduleCommands:
             ),
         )
 
-    def _shown_as_put(self, schedule: Schedule, now_ms: int, *, created: bool) -> SchedulePut:
+    def _shown_as_put(
+        self, schedule: Schedule, now_ms: int, caller: Caller, *, created: bool
+    ) -> SchedulePut:
         """An identical `PUT` waits too: what it repeats may still be on its way to the disk."""
-        view = self._view(schedule, now_ms)
+        view = self._view(schedule, now_ms, caller)
         return SchedulePut(view, created, gate=Gate.SYNCED, is_logged=True)
 
     def _delete(self, command: DeleteSchedule, moment: Moment) -> Outcome:
@@ -496,6 +501,13 @@ def _paused(schedule: Schedule, *, changed: bool) -> SchedulePaused:
         gate=Gate.SYNCED,
         is_logged=True,
     )
+
+
+def _shown_config(config: ScheduleConfig, caller: Caller) -> ScheduleConfig:
+    topic = config.config
+    if topic is None or topic.dead_letter is None or caller.covers(topic.dead_letter):
+        return config
+    return replace(config, config=replace(topic, dead_letter=None))
 
 
 def _never(config: ScheduleConfig) -> Rejection:
