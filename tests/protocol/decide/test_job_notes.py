@@ -158,6 +158,30 @@ def test_reasons_go_with_the_letter() -> None:
     assert sorted(plain) == [f"$dead_letter_{key}" for key in ("deliveries", "from", "src_seq")]
 
 
+def test_a_letter_can_be_appended_again_whatever_it_says() -> None:
+    """All that is added to a record's own meta is as long as can be: the names, a group, and reasons of which each
+    character takes six bytes of JSON. (§2, 140)"""
+    meta = {"own": "x"}
+    size = len(json.dumps(meta, separators=(",", ":")))
+    name, node = "n" * 255, "\x01" * 128
+    engine = queue(Harness(max_meta_bytes=size, max_record_bytes=size + 1), name, dead_letter="d")
+    engine.put("s")
+    engine.route(name, "s", name, guarantee="exactly_once")
+    record = {"data": 1, "meta": meta}
+    engine.at_times(name, "s", every_ms=86_400_000, record=record)
+    engine.pass_time(START_MS + 86_400_000)
+    for _ in range(5):
+        [seq] = engine.claimed(name, node)
+        engine.nack(seq, name=name, node=node, reason="\x01" * 1024)
+    [seq] = engine.claimed(name, node)
+    engine.nack(seq, name=name, node=node, dead=True)
+
+    [letter] = engine.diff(name="d")["records"]
+    letter["meta"]["$group"] = "\x01" * 256  # as that of a job which came by no router
+    assert len(letter["meta"]) == 10
+    assert engine.append({"data": letter["data"], "meta": letter["meta"]}, name="e")["count"] == 1
+
+
 def test_reasons_of_a_letter_are_bounded() -> None:
     """Text that JSON has to escape may take six times as much: older reasons are left out then. (§10.6)"""
     engine = one(max_deliveries=9, dead_letter="d")

@@ -62,9 +62,10 @@ class Limits:
 
 META_KEYS_MAX = 64
 ADDED_KEYS_MAX = 16
-ADDED_BYTES_MAX = 8192
+ADDED_BYTES_MAX = 16_384
 """Of the keys of `meta` that a server adds: they count in no limit, so that what it wrote can be
-appended again."""
+appended again: the reasons of a dead letter have up to 13 KiB as JSON, its group and the names of its queue, router and
+schedule 3 KiB."""
 NODES_MAX = 64
 """Nodes that one reader may leave out: they are compared at every publication."""
 KEY_CHARS_MAX = 256
