@@ -1,7 +1,8 @@
 """`Prefer: handling=strict` (RFC 7240 §4.4): what nobody would read of a request is refused.
 
-Without it, or where a server is strict with `handling=lenient`, unknown fields and parameters are ignored, so that an old server serves a new client.  What
-a route knows is what `/v0/openapi.json` says of it.
+Without it unknown fields and parameters are ignored, so that an old server serves a new client; so they are by a
+server with `TOPICS_HANDLING=strict` where a request prefers `handling=lenient`.  What a route knows is what
+`/v0/openapi.json` says of it.
 """
 
 import re
