@@ -714,6 +714,9 @@ def test_no_tick_closes_a_ring_of_dead_letters() -> None:
     with pytest.raises(Rejection) as refused:
         engine.at_times("other", "b", every_ms=1000, config=config)
     assert refused.value.detail == {"cycle": ["b", "a", "b"]}
+    with pytest.raises(Rejection) as refused:
+        engine.ask(RunSchedule("s", caller=Caller("k", prefixes=("b", "s"))))
+    assert refused.value.detail == {"cycle": ["b", "b"]}  # no name outside of a key's prefixes (41)
 
 
 # ---------------------------------------------------------------------- refusals

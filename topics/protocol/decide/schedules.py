@@ -17,7 +17,7 @@ from topics.protocol.commit.admission import FRAME_BYTES
 from topics.protocol.commit.unit_of_work import UnitOfWork, no_such_topic, waits_for_room
 from topics.protocol.decide.pages import page_of
 from topics.protocol.decide.records import RecordCommands
-from topics.protocol.model.access import Caller, outside
+from topics.protocol.model.access import ANYONE, Caller, outside
 from topics.protocol.model.commands import (
     Append,
     DeleteSchedule,
@@ -321,7 +321,7 @@ class ScheduleCommands:
         schedule = self._required(command)
         # A tick that is due stays so, and one that its topic refused is tried again.
         fired = Fired(schedule.schedule_id, moment.now_ms, schedule.next_ms)
-        appended = self._append(schedule, fired, moment)
+        appended = self._append(schedule, fired, moment, command.caller)
         run = schedule.run
         assert run is not None
         return ScheduleRun(
@@ -443,9 +443,11 @@ class ScheduleCommands:
         self._walks[schedule.schedule_id] = walk
         return walk if passed.is_whole else None
 
-    def _append(self, schedule: Schedule, fired: Fired, moment: Moment) -> Appended:
+    def _append(
+        self, schedule: Schedule, fired: Fired, moment: Moment, caller: Caller = ANYONE
+    ) -> Appended:
         """The record of a tick.  Raises Rejection: the topic does not take it, and nothing changed."""
-        appended = self._records.append(_record_of(schedule, fired.at_ms), moment, fired)
+        appended = self._records.append(_record_of(schedule, fired.at_ms, caller), moment, fired)
         topic = self._state.topics[appended.topic]
         if not appended.count:
             # A unique job was there already, and nothing has changed so far.
@@ -523,7 +525,7 @@ def _never(config: ScheduleConfig) -> Rejection:
     )
 
 
-def _record_of(schedule: Schedule, at_ms: int) -> Append:
+def _record_of(schedule: Schedule, at_ms: int, caller: Caller) -> Append:
     """The append of a tick: `meta` says which it is."""
     config = schedule.config
     record = config.record
@@ -543,4 +545,5 @@ def _record_of(schedule: Schedule, at_ms: int) -> Append:
         marks=None if record.mark is None else [record.mark],
         partitions=None if record.partition is None else [record.partition],
         jobs=None if record.job is None else [record.job],
+        caller=caller,
     )
