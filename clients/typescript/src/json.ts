@@ -44,9 +44,7 @@ export function encode(value: unknown): string {
   try {
     return encoded(value);
   } catch (error) {
-    throw error instanceof RangeError
-      ? new TypeError("JSON has no form for so many levels")
-      : error;
+    throw error instanceof RangeError ? noForm("so many levels") : error;
   }
 }
 
@@ -56,13 +54,16 @@ function encoded(value: unknown): string {
   const text: string | undefined = JSON.stringify(value, function (this: unknown, key, part) {
     if (typeof part === "bigint") return (mark ||= `${randomHex(8)}:`) + part;
     const isRefused = part === undefined ? Array.isArray(this) : !isJson(part);
-    if (isRefused) throw new TypeError(`JSON has no form for ${String(part)} (at "${key}")`);
+    if (isRefused) throw noForm(`${String(part)} (at "${key}")`);
     return part;
   });
-  if (text === undefined) throw new TypeError("JSON has no form for undefined");
-  if (text.includes("\\ud") && HALF_PAIR.test(text))
-    throw new TypeError("JSON has no form for half a surrogate pair");
+  if (text === undefined) throw noForm("undefined");
+  if (text.includes("\\ud") && HALF_PAIR.test(text)) throw noForm("half a surrogate pair");
   return mark === "" ? text : text.replace(new RegExp(`"${mark}(-?\\d+)"`, "g"), "$1");
+}
+
+function noForm(what: string): TypeError {
+  return new TypeError(`JSON has no form for ${what}`);
 }
 
 function isJson(part: unknown): boolean {

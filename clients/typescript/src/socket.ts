@@ -134,7 +134,8 @@ export class Socket implements AsyncDisposable {
     this.#connect();
     const id = ++this.#lastId;
     const text = `{"op":"${op}","request_id":${id}${fields && ","}${fields}}`;
-    if (isLonger(text, MESSAGE_BYTES_MAX)) throw tooLarge(text);
+    // A character has one to three bytes.
+    if (3 * text.length > MESSAGE_BYTES_MAX && bytesOf(text) > MESSAGE_BYTES_MAX) throw tooLarge();
     const command = new Command(this.#session, text, isKept, take);
     this.#commands.set(id, command);
     if (this.#isOpen) this.#socket!.send(text);
@@ -188,13 +189,12 @@ export class Socket implements AsyncDisposable {
     this.#socket!.send('{"op":"ping"}');
   }
 
-  /** The server ended the connection for the length of a message, and would end the next one, too. */
+  /** The server ended the connection for a message's length, and would end the next one, too. */
   #refuseLongest(): void {
     const [found] = [...this.#commands].sort(([, a], [, b]) => b.text.length - a.text.length);
     if (found === undefined) return;
-    const [id, { reply, text }] = found;
-    this.#commands.delete(id);
-    reply.reject(tooLarge(text));
+    this.#commands.delete(found[0]);
+    found[1].reply.reject(tooLarge());
   }
 
   async #lost(): Promise<void> {
@@ -272,13 +272,12 @@ export class Socket implements AsyncDisposable {
   }
 }
 
-/** Whether a text has more bytes of UTF-8 than that; a character has one to three. */
-function isLonger(text: string, bytes: number): boolean {
-  return 3 * text.length > bytes && new TextEncoder().encode(text).length > bytes;
+function bytesOf(text: string): number {
+  return new TextEncoder().encode(text).length;
 }
 
-function tooLarge({ length }: string): PayloadTooLarge {
-  return new PayloadTooLarge(`the server takes no message of ${length} characters`, {
+function tooLarge(): PayloadTooLarge {
+  return new PayloadTooLarge("a message of more bytes than the server takes", {
     code: "payload_too_large",
     status: 413,
   });

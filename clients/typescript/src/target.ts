@@ -8,6 +8,8 @@ export interface Target {
 }
 
 const LOCAL_URL = "http://127.0.0.1:4000";
+/** With a host, without credentials, and no list of several. */
+const ONE_URL = /^https?:\/\/[^\s,@/?#]+([/?#]|$)/i;
 
 /**
  * The server at a URL; without one at `TOPICS_URL` of Node's environment, else the one that a page
@@ -18,13 +20,12 @@ const LOCAL_URL = "http://127.0.0.1:4000";
  *     in a header
  */
 export function parseTarget(url: string | URL | undefined, api_key: string | undefined): Target {
-  const parsed = parse(url ?? environment("TOPICS_URL") ?? pageOrigin() ?? LOCAL_URL);
-  if (parsed === undefined || !/^https?:$/.test(parsed.protocol) || parsed.username !== "") {
+  const text = String(url ?? environment("TOPICS_URL") ?? pageOrigin() ?? LOCAL_URL);
+  if (!ONE_URL.test(text)) {
     // The message is without the URL, which may have a password.
-    throw new TypeError(
-      `expected one URL of http or https, without credentials, such as ${LOCAL_URL}`,
-    );
+    throw new TypeError(`expected one URL of http or https, without credentials: ${LOCAL_URL}`);
   }
+  const parsed = new URL(text);
   const headers: Target["headers"] = {
     accept: "application/json",
     // A field that the server does not know is a mistake, or a server that is too old for it.
@@ -38,14 +39,6 @@ export function parseTarget(url: string | URL | undefined, api_key: string | und
     headers.authorization = `Bearer ${key}`;
   }
   return { url: parsed.origin + parsed.pathname.replace(/\/+$/, ""), headers };
-}
-
-function parse(url: string | URL): URL | undefined {
-  try {
-    return new URL(url);
-  } catch {
-    return undefined;
-  }
 }
 
 /**

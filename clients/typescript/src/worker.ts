@@ -118,7 +118,6 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
     this.#options = options;
     // A stream does not say when a queue is empty.
     if (options.push && options.drain) throw new TypeError("push and drain exclude each other");
-    if (typeof handler !== "function") throw new TypeError("the handler is no function");
     if (!(this.#concurrency >= 1)) throw new TypeError("a worker has at least one hand");
     this.node = options.node ?? `js-${randomHex(6)}`;
     this.lease_ms = options.lease_ms ?? 0;

@@ -78,12 +78,12 @@ test("a page that appends, reads and watches loads less than 20,000 bytes", asyn
   expect(compressed).toBeLessThan(8_200);
 });
 
-test("all of it is less than 38,500 bytes, and 14,000 compressed", async () => {
+test("all of it is less than 39,000 bytes, and 14,200 compressed", async () => {
   const names = Object.keys(await import("../src/index.js"));
   const [minified, compressed] = await size(names.join());
 
-  expect(minified).toBeLessThan(38_500);
-  expect(compressed).toBeLessThan(14_000);
+  expect(minified).toBeLessThan(39_000);
+  expect(compressed).toBeLessThan(14_200);
 });
 
 test("an error has the name of its class where the code is minified", async () => {

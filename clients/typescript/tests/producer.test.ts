@@ -82,8 +82,7 @@ test("after a batch that failed nothing more is sent", async () => {
   const topic = shared.client().topic(fresh());
   const producer = new Producer(topic, { batch_records: 1, create: false });
 
-  const first = await producer.send(1);
-  const second = await producer.send(2);
+  const [first, second] = await Promise.all([producer.send(1), producer.send(2)]);
 
   await expect(first.seq).rejects.toThrow(/does not exist/);
   await expect(second.seq).rejects.toThrow(NotSent);
