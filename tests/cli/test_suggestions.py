@@ -52,6 +52,15 @@ def test_a_word_like_no_command_is_answered_without_a_guess(run: Any) -> None:
     assert "Did you mean" not in done.stderr
 
 
+def test_an_option_before_the_command_is_answered_with_its_place(run: Any) -> None:
+    """A group has no options of its own but the help; one that is misspelt is answered by its spelling."""
+    before, misspelt = run("--url", "http://a", "topics"), run("--hepl")
+
+    assert (before.exit_code, misspelt.exit_code) == (2, 2)
+    assert "Options follow the command, as in 'topics read jobs --url URL'." in before.stderr
+    assert "Options follow the command" not in misspelt.stderr
+
+
 def test_what_was_typed_steers_no_terminal(run: Any) -> None:
     """Control characters of a pasted word are spelled out."""
     done = run("ls\x1b[2J")

@@ -99,6 +99,13 @@ class Guarded(click.Group):
     def make_context(self, *args: Any, **rest: Any) -> click.Context:
         try:
             return super().make_context(*args, **rest)
+        except click.NoSuchOption as error:
+            if error.possibilities:
+                raise _visible(error) from None
+            said = (
+                f"{error.message} Options follow the command, as in 'topics read jobs --url URL'."
+            )
+            raise _visible(click.UsageError(said, error.ctx)) from None
         except click.UsageError as error:
             raise _visible(error) from None
         except OSError as error:
