@@ -479,6 +479,42 @@ def test_a_signal_lets_commands_finish(server: Server, start: Any, meeting: Meet
     assert queue_of(server).in_flight == 0
 
 
+def test_a_terminal_that_is_closed_lets_commands_finish(
+    server: Server, start: Any, meeting: Meeting
+) -> None:
+    """SIGHUP, which a shell and the kernel may both send: the command is not left behind without a lease."""
+    with server.client() as client:
+        client.append("jobs", "a", "b")
+    working = start(*meeting.command)
+    meeting.wait()
+
+    working.signal(signal.SIGHUP)
+    working.signal(signal.SIGHUP)
+    meeting.release()
+
+    assert working.end() == (0, "1 job done\n")
+    assert queue_of(server).ready == 1
+    assert queue_of(server).in_flight == 0
+
+
+def test_a_worker_under_nohup_goes_on(server: Server, start: Any, meeting: Meeting) -> None:
+    """It ignores SIGHUP, as its parent did."""
+    with server.client() as client:
+        client.append("jobs", "a", "b")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        working = start("--drain", *meeting.command)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    meeting.wait()
+    working.signal(signal.SIGHUP)
+    meeting.release()
+    meeting.wait()
+    meeting.release()
+
+    assert working.end() == (0, "2 jobs done\n")
+
+
 def test_an_idle_worker_stops_at_once(server: Server, start: Any) -> None:
     """A worker that waits for a job is not waited for."""
     with server.client() as client:

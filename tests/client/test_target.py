@@ -1,6 +1,8 @@
 """The server that a client talks to, and what every request to it has."""
 
 import gzip
+import math
+import socket
 from typing import Any
 
 import pytest
@@ -57,6 +59,16 @@ def test_a_long_poll_is_given_its_time(face: Any) -> None:
 
     timeouts = [r.extensions["timeout"]["read"] for r in script.requests]
     assert timeouts == [25.0, 35.0]
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_timeouts(kind: Any) -> None:
+    """A time of none or less is refused where it is given; one without end is one that no socket reaches."""
+    for timeout_s in (0, -1, math.nan):
+        with pytest.raises(ValueError, match=f"timeout_s is {timeout_s}, and not a number"):
+            kind(LOCAL_URL, timeout_s=timeout_s)
+    with socket.socket() as plain:
+        plain.settimeout(kind(LOCAL_URL, timeout_s=math.inf).session.target.timeout_s)
 
 
 def test_which_server(monkeypatch: pytest.MonkeyPatch) -> None:

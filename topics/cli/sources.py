@@ -364,7 +364,8 @@ def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewReco
         try:
             record = parse(line, shape)
         except (msgspec.DecodeError, UnicodeDecodeError, _NoRecord) as error:
-            raise BadLine(lines.line, str(error)) from None
+            hint = "; a record is one line" if "truncated" in str(error) else ""
+            raise BadLine(lines.line, f"{error}{hint}") from None
         except RecursionError:
             raise BadLine(lines.line, TOO_DEEP) from None
         lines.settle()

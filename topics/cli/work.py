@@ -205,6 +205,8 @@ class Runner:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._signalled, working)
+            if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
+                loop.add_signal_handler(signal.SIGHUP, self._stop)
             await asyncio.wait([working])
         if working.cancelled():
             warn("interrupted; the commands were killed, their jobs given back")
@@ -219,11 +221,15 @@ class Runner:
         if self._is_stopping:
             working.cancel()
             return
-        self._is_stopping = True
-        self._work.stop()
+        self._stop()
         if self._running:
             noun = "command is" if self._running == 1 else "commands are"
             warn(f"stopping; {self._running} {noun} still running (again: kill)")
+
+    def _stop(self) -> None:
+        """Claim no more.  Where a terminal is closed, this comes once or twice, and nobody is there to be told."""
+        self._is_stopping = True
+        self._work.stop()
 
     def _summary(self, done: int) -> str:
         failed = f", {self._failed:,} failed" if self._failed else ""

@@ -23,6 +23,8 @@ GZIP_BYTES_MIN: Final = 1 << 10
 """The size from which a body is compressed; a smaller one fits into one packet anyway.  The
 server's bound for its answers is the same."""
 LOCAL_URL: Final = "http://127.0.0.1:4000"
+LONGEST_S: Final = 1e9
+"""What a longer timeout is, `math.inf` among them: a socket takes no more than some 292 years."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +166,11 @@ def parse_targets(
     """The servers at one URL, or at several of one cluster: a list, or a text with commas between.
 
     Raises:
-        ValueError: As `parse_target`, or there is none.
+        ValueError: As `parse_target`, or there is none; or the timeout is no time.
     """
+    if not timeout_s > 0:
+        raise ValueError(f"timeout_s is {timeout_s}, and not a number of seconds above 0")
+    timeout_s = min(timeout_s, LONGEST_S)
     if url is None:
         url = os.environ.get("TOPICS_URL") or LOCAL_URL
     # A list that a program wrote may have a comma behind its last URL, too.
