@@ -14,6 +14,7 @@ integers first (`_Decoders.strict`), and to the texts of such members where that
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -53,6 +54,8 @@ _BEFORE_VALUES: Final = b":[, \t\r\n"
 _DATE: Final = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _NAIVE: Final = "^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+)?$"
 _ZONED: Final = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.]+(Z|[+-][0-9:]+)$"
+DECIMAL_DIGITS: Final = 38
+"""Of a decimal of 128 bits."""
 _STRINGS: Final = frozenset({str, type(None)})
 _NULLS: Final = (b"", b"null")
 """Of a member that is absent, and of one that is null."""
@@ -385,10 +388,16 @@ def _of_floats(values: list[Any], wanted: pa.DataType) -> _Made:
 
 
 def _of_decimals(values: list[Any], wanted: pa.DataType) -> _Made:
-    try:
-        return _plain(pa.array(list(map(_said, values)), pa.string()).cast(wanted))
-    except pa.ArrowException:
-        return _singly([bytes(text) or b"null" for text in values], wanted)
+    texts = pa.array(list(map(_said, values)), pa.string())
+    # Arrow shifts the digits by the scale, and does not see where 128 bits have no room for them.
+    longest = pc.max(pc.binary_length(texts)).as_py() or 0
+    if (
+        longest + wanted.scale <= DECIMAL_DIGITS
+        and not pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py()
+    ):
+        with suppress(pa.ArrowException):
+            return _plain(texts.cast(wanted))
+    return _singly([bytes(text) or b"null" for text in values], wanted)
 
 
 def _of_times(values: list[Any], wanted: pa.DataType) -> _Made:

@@ -150,12 +150,22 @@ def is_rounded(text: str, value: float) -> bool:
 
 
 def _of_decimal(text: str, wanted: pa.DataType, _rounded: Rounded) -> Decimal:
+    """With the scale of the type: Arrow makes another number of some that it has no room for."""
     try:
-        value = Decimal(_read_string(text) if text.startswith('"') else text)
-        pa.scalar(value, wanted)
-    except (InvalidOperation, pa.ArrowException) as error:
+        said = Decimal(_read_string(text) if text.startswith('"') else text)
+    except InvalidOperation as error:
         raise Unfit(f"{text[:40]}: {error}") from None
-    return value
+    sign, digits, exponent = said.as_tuple()
+    if not isinstance(exponent, int):
+        raise Unfit(f"{text[:40]} is no number")
+    if not said:
+        return Decimal((sign, (0,), -wanted.scale))
+    while digits[-1] == 0:
+        digits, exponent = digits[:-1], exponent + 1
+    zeros = exponent + wanted.scale
+    if zeros < 0 or len(digits) + zeros > wanted.precision:
+        raise Unfit(f"{text[:40]} does not fit {wanted}")
+    return Decimal((sign, digits + (0,) * zeros, -wanted.scale))
 
 
 def _of_timestamp(text: str, wanted: pa.DataType, _rounded: Rounded) -> int:
@@ -215,7 +225,9 @@ def _maker(wanted: pa.DataType) -> Maker:
 
 def is_parsed_alike(wanted: pa.DataType) -> bool:
     """Whether `pyarrow.json` takes nothing for this type that `fit` refuses or reads otherwise."""
-    if kinds.is_date32(wanted) or kinds.is_map(wanted):
-        return False  # it takes a day's number for a date, and knows no maps
+    if kinds.is_date32(wanted) or kinds.is_map(wanted) or kinds.is_decimal(wanted):
+        # It takes a day's number for a date, knows no maps, and makes other numbers of decimals
+        # that have too many digits.
+        return False
     fields = (wanted.field(index) for index in range(wanted.num_fields))
     return all(is_parsed_alike(field.type) for field in fields)
