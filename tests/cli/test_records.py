@@ -269,6 +269,28 @@ def test_a_queue_is_drained(memory: MemoryTopics, run: Any) -> None:
     assert memory.client.topic("jobs").count == 1
 
 
+def test_a_job_of_kafka_s_clients_is_drained_as_it_is_read(memory: MemoryTopics, run: Any) -> None:
+    """With its form, key, time and headers, so that `append --format records` makes the same job again. (§2)"""
+    memory.client.put_topic("jobs", type="queue")
+    headers = [("trace", "1"), ("none", None), ("raw", {"$base64": "AAE="})]
+    memory.client.append(
+        "jobs",
+        NewRecord("AAEC", form="base64", key="/w==", time=1234, headers=headers),
+        NewRecord("hi", form="text", tag="t"),
+        NewRecord(None, form="null", tag="u"),
+        NewRecord(1, headers=[], meta={}),
+    )
+    read = run("read", "jobs", "--tags").stdout
+
+    drained = run("drain", "jobs", "--yes").stdout
+
+    assert drained == read
+    assert run("append", "again", "--format", "records", input=drained).exit_code == 0
+    again = [json.loads(line) for line in run("read", "again", "--tags").stdout.splitlines()]
+    lines = [json.loads(line) for line in drained.splitlines()]
+    assert again == [{**line, "$ts": each["$ts"]} for line, each in zip(lines, again, strict=True)]
+
+
 def test_a_log_is_drained_to_where_its_head_was(memory: MemoryTopics, run: Any) -> None:
     """In pieces, each removed after it is printed."""
     memory.client.append("log", *range(1200))

@@ -368,6 +368,10 @@ def _drain_queue(client: "Client", topic: str, out: Any) -> int:
 
     class Drained(Job[msgspec.Raw], frozen=True, kw_only=True):
         meta: msgspec.Raw = msgspec.Raw(b"")  # type: ignore[assignment]
+        form: str | None = None
+        key: str | None = None
+        time: int | None = None
+        headers: msgspec.Raw = msgspec.Raw(b"")
 
     shown = record_filter()
     drained = 0
@@ -405,10 +409,11 @@ def _print_jobs(jobs: "list[Any]", out: Any, shown: Callable[[bytes], bytes]) ->
     from topics.client import RawRecord
 
     for job in jobs:
-        about = {"meta": job.meta} if bytes(job.meta) else {}
-        record = RawRecord(
-            seq=job.seq, ts_ms=job.ts_ms, node=job.node, tag=job.tag, data=job.data, **about
-        )
+        fields = {name: getattr(job, name) for name in RawRecord.__struct_fields__}
+        for name in ("headers", "meta"):
+            if not bytes(fields[name]):
+                del fields[name]  # The default of `RawRecord` itself is what is left out.
+        record = RawRecord(**fields)
         out.write(shown(msgspec.json.encode(record)) + b"\n")
     out.flush()
 
