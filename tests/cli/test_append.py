@@ -471,6 +471,36 @@ def test_a_packed_file_that_is_cut_short(log: Any, run: Any, tmp_path: Path, kin
     assert len(log.records) < 20_000
 
 
+@pytest.mark.parametrize("kept", [slice(None, -1), slice(None, 3), slice(None)])
+def test_frames_of_zstd_are_read_to_their_end(
+    log: Any, run: Any, tmp_path: Path, kept: slice
+) -> None:
+    """A file of several frames is one content. One that was cut short is reported, also where what is left of
+    it ends with a line."""
+    path = tmp_path / "in.zst"
+    frames = [pack("zst", b"".join(b"%d\n" % n for n in range(at, at + 9000))) for at in (0, 9000)]
+    path.write_bytes(frames[0] + frames[1][kept])
+    is_whole = kept == slice(None)
+
+    done = run("append", "t", path, "--batch", 9000)
+
+    assert done.exit_code == (0 if is_whole else 2), done.output
+    assert ("ended before the end of a frame" in done.stderr) is not is_whole
+    assert log.data[:9000] == [*range(9000)]
+    assert len(log.data) == 18_000 or not is_whole
+
+
+def test_a_field_of_csv_is_as_long_as_a_record(log: Any, run: Any, tmp_path: Path) -> None:
+    """The module `csv` has a limit of 131,072 characters of its own; the server says what is too long. (§2)"""
+    path = tmp_path / "in.csv"
+    path.write_text("n,text\n1," + "x" * 200_000 + "\n")
+
+    done = run("append", "t", path)
+
+    assert done.exit_code == 0, done.output
+    assert log.data == [{"n": "1", "text": "x" * 200_000}]
+
+
 def test_a_topic_is_made_once_and_that_is_said(memory: Any, run: Any, file: Path) -> None:
     """--no-create refuses instead."""
     refused = run("append", "jobs", file, "--no-create")

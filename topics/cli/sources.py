@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from gzip import BadGzipFile, GzipFile
-from io import SEEK_END, BufferedReader
+from io import SEEK_END, BufferedReader, RawIOBase
 from math import ceil, isfinite
 from typing import Any, BinaryIO, Final, Literal, Protocol, cast
 
@@ -30,6 +30,8 @@ Format = Literal["ndjson", "csv", "records", "raw"]
 SKIP_BYTES: Final = 1 << 20
 PIECE_BYTES: Final = 256 << 10
 """Read from a pipe in one call."""
+PACKED_BYTES: Final = 4 << 10
+"""Of a compressed file, unpacked in one step: what comes out may be a thousand times as much."""
 LINE_BYTES: Final = 8 << 20
 """A longer line is read on where the server takes such a record."""
 LINE_BYTES_MAX: Final = 64 << 20
@@ -162,6 +164,41 @@ class Unpacked:
             return self._content.read(size)
 
 
+class _Frames(RawIOBase):
+    """The content of frames of zstd, one behind the other.
+
+    The reader of the package itself ends in silence where a file was cut short.
+    """
+
+    def __init__(self, packed: BinaryIO, begin: Callable[[], Any]) -> None:
+        self._packed = packed
+        self._begin = begin
+        self._frame: Any = None
+        """That which is being unpacked; None between two."""
+        self._rest = b""
+        """What was read and not unpacked."""
+        self._content = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._content:
+            piece = self._rest or self._packed.read(PACKED_BYTES)
+            if not piece and self._frame is None:
+                return 0
+            if not piece:
+                raise EOFError("Compressed file ended before the end of a frame")
+            frame = self._frame or self._begin()
+            self._content = memoryview(frame.decompress(piece))
+            self._frame = None if frame.eof else frame
+            self._rest = frame.unused_data
+        size = min(len(buffer), len(self._content))
+        buffer[:size] = self._content[:size]
+        self._content = self._content[size:]
+        return size
+
+
 @contextmanager
 def _broken() -> Iterator[None]:
     """A file that cannot be unpacked is a bad source."""
@@ -189,8 +226,8 @@ def unpacked(name: str, packed: BinaryIO) -> BinaryIO:
         except ImportError:
             message = "*.zst needs the package zstandard (pip install zstandard)"
             raise BadSource(message) from None
-        content = ZstdDecompressor().stream_reader(packed, read_across_frames=True)
-        return cast(BinaryIO, Unpacked(packed, cast(BinaryIO, BufferedReader(content))))
+        content = BufferedReader(_Frames(packed, lambda: ZstdDecompressor().decompressobj()))
+        return cast(BinaryIO, Unpacked(packed, cast(BinaryIO, content)))
     return packed
 
 
@@ -468,6 +505,7 @@ _PARSERS: Final[dict[str, Callable[[bytes, Shape], NewRecord]]] = {
 def _csv(lines: Lines, shape: Shape, header: bytes) -> Iterator[NewRecord]:
     # `csv.reader` takes another line only while a quoted field is open.  So between two rows, the
     # offset is the end of the last one.
+    csv.field_size_limit(LINE_BYTES_MAX)
     reader = csv.reader((_text(lines, line) for line in lines), strict=True)
     try:
         names = next(csv.reader([header.decode()])) if header else next(reader, [])
