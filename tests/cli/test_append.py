@@ -488,6 +488,24 @@ def test_frames_of_zstd_are_read_to_their_end(
     assert ("ended before the end of a frame" in done.stderr) is not is_whole
     assert log.data[:9000] == [*range(9000)]
     assert len(log.data) == 18_000 or not is_whole
+    path.write_bytes(b"no frame")
+    assert "it cannot be unpacked: zstd decompress" in run("append", "t", path).stderr
+
+
+def test_the_columns_of_csv_are_a_row_of_several_lines(log: Any, run: Any, tmp_path: Path) -> None:
+    """An import that goes on in the middle of the file reads them to their end, and says where they are no
+    text."""
+    path = tmp_path / "in.csv"
+    head = b'\xef\xbb\xbfn,"in two\nlines"\n'
+    path.write_bytes(head + b"1,2\n3,4\n")
+
+    done = run("append", "t", path, "--offset", len(head) + 4)
+
+    assert done.exit_code == 0, done.output
+    assert log.data == [{"n": "3", "in two\nlines": "4"}]
+    path.write_bytes(b"n,\xff\n1,2\n")
+    refused = run("append", "t", path, "--offset", 5)
+    assert (refused.exit_code, "line 1: 'utf-8' codec" in refused.stderr) == (2, True)
 
 
 def test_a_field_of_csv_is_as_long_as_a_record(log: Any, run: Any, tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from topics.cli.sources import LINE_BYTES, BadLine, BadSource, Lines, Piped, Shape, records
 
 
-def read(text: str | bytes, shape: Shape, offset: int = 0, header: bytes = b"") -> list[Any]:
+def read(
+    text: str | bytes, shape: Shape, offset: int = 0, header: list[str] | None = None
+) -> list[Any]:
     """The records of a text, as they would be sent."""
     raw = text.encode() if isinstance(text, str) else text
     lines = Lines(io.BytesIO(raw), offset)
@@ -226,7 +228,7 @@ def test_csv_that_is_not_text() -> None:
 def test_any_record_is_a_place_to_go_on_from(format: Any) -> None:
     """After each record the offset is where the rest begins: reading from there gives the rest."""
     text = b'"a"\n\n"b\\n"\n  "c"\n' if format == "ndjson" else b'k\n1\n"x\ny"\n\n3\n'
-    header = b"" if format == "ndjson" else b"k\n"
+    header = None if format == "ndjson" else ["k"]
     whole = read(text, Shape(format))
     lines = Lines(io.BytesIO(text))
 
@@ -259,7 +261,7 @@ class Pipe(io.BytesIO):
 def test_a_pipe_is_skipped_by_reading() -> None:
     """What cannot be sought in is read past; one that is too short is refused."""
     lines = Lines(Pipe(b"1\n2\n3\n"), 2)
-    assert [r.data for r in records(lines, Shape("csv"), b"k\n")] == [{"k": "2"}, {"k": "3"}]
+    assert [r.data for r in records(lines, Shape("csv"), ["k"])] == [{"k": "2"}, {"k": "3"}]
 
     with pytest.raises(BadSource, match=r"^it ends at byte 6, before --offset 9"):
         Lines(Pipe(b"1\n2\n3\n"), 9)

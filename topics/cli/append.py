@@ -241,7 +241,7 @@ class Import:
 
         self.offset = offset
         try:
-            header = _header(stream) if shape.format == "csv" and offset else b""
+            header = _header(stream) if shape.format == "csv" and offset else None
             self._lines = lines = Lines(stream, offset, self._line_bytes_max)
             for record in records(lines, shape, header):
                 if not self._batch:
@@ -384,13 +384,13 @@ def _by_line(lines: "Lines", taken: list[int], refusal: str) -> str:
     return f"line {lines.number(taken[int(found['index'])])}: {what}"
 
 
-def _header(stream: "ByteSource") -> bytes:
-    """The first line of a CSV file that is read from its middle."""
-    from topics.cli.sources import LINE_BYTES
+def _header(stream: "ByteSource") -> list[str]:
+    """The columns of a CSV file that is read from its middle."""
+    from topics.cli.sources import Lines, rows
 
     if not stream.seekable():
         raise Stop("--offset of csv needs a file: its first line names the columns", UNUSABLE)
-    return stream.readline(LINE_BYTES).removeprefix(b"\xef\xbb\xbf")
+    return next(rows(Lines(stream)), [])
 
 
 def _run(

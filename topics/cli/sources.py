@@ -381,11 +381,11 @@ class Lines:
             raise BadSource(f"it ends at byte {size}, before --offset {self._begin}")
 
 
-def records(lines: Lines, shape: Shape, header: bytes = b"") -> Iterator[NewRecord]:
+def records(lines: Lines, shape: Shape, header: list[str] | None = None) -> Iterator[NewRecord]:
     """The records of a source, in order.
 
     Args:
-        header: The first line of a CSV file that is read from its middle.
+        header: The columns of a CSV file that is read from its middle.
 
     Raises:
         BadLine: A line does not have the format, or lacks a field that the tag is made of.
@@ -502,27 +502,36 @@ _PARSERS: Final[dict[str, Callable[[bytes, Shape], NewRecord]]] = {
 }
 
 
-def _csv(lines: Lines, shape: Shape, header: bytes) -> Iterator[NewRecord]:
+def rows(lines: Lines) -> Iterator[list[str]]:
+    """The rows of CSV.  Raises BadLine: They are none."""
     # `csv.reader` takes another line only while a quoted field is open.  So between two rows, the
     # offset is the end of the last one.
     csv.field_size_limit(LINE_BYTES_MAX)
-    reader = csv.reader((_text(lines, line) for line in lines), strict=True)
     try:
-        names = next(csv.reader([header.decode()])) if header else next(reader, [])
-        if len(set(names)) != len(names):
-            raise BadLine(1, "two columns have the same name")
-        lines.settle()
-        for row in reader:
-            lines.settle()
-            if not row:
-                continue
-            if len(row) != len(names):
-                raise BadLine(lines.line, f"{len(row)} fields, but {len(names)} columns")
-            fields = dict(zip(names, row, strict=True))
-            data = {name: _value(text, shape) for name, text in fields.items()}
-            yield NewRecord(data, **_named(fields, shape))
-    except (csv.Error, _NoRecord) as error:
+        yield from csv.reader((_text(lines, line) for line in lines), strict=True)
+    except csv.Error as error:
         raise BadLine(lines.line, str(error)) from None
+
+
+def _csv(lines: Lines, shape: Shape, header: list[str] | None) -> Iterator[NewRecord]:
+    reader = rows(lines)
+    names = next(reader, []) if header is None else header
+    if len(set(names)) != len(names):
+        raise BadLine(1, "two columns have the same name")
+    lines.settle()
+    for row in reader:
+        lines.settle()
+        if not row:
+            continue
+        if len(row) != len(names):
+            raise BadLine(lines.line, f"{len(row)} fields, but {len(names)} columns")
+        fields = dict(zip(names, row, strict=True))
+        data = {name: _value(text, shape) for name, text in fields.items()}
+        try:
+            named = _named(fields, shape)
+        except _NoRecord as error:
+            raise BadLine(lines.line, str(error)) from None
+        yield NewRecord(data, **named)
 
 
 def _text(lines: Lines, line: bytes) -> str:
