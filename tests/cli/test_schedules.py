@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from topics.testing import START_MS, MemoryTopics
 
@@ -32,6 +33,20 @@ def test_a_schedule_is_put_and_shown(memory: MemoryTopics, run: Any) -> None:
         assert line in shown
     [job] = memory.client.claim("jobs", node="w").jobs
     assert (job.tag, job.meta["a"], job.meta["$schedule"]) == ("eu", 1, "report")
+
+
+def test_a_number_that_no_float_holds_is_shown_as_a_number(memory: MemoryTopics, run: Any) -> None:
+    """In a schedule's record, and in what a worker said of a job."""
+    run("schedules", "put", "s", "jobs", '{"x": 1e400}', "--every", "1m", "--queue")
+    memory.client.run_schedule("s")
+    [job] = memory.client.claim("jobs", node="w").jobs
+    memory.client.ack("jobs", [job], node="w", result=Raw(b"1e400"))
+
+    for words in ("schedules get s", "jobs show jobs 1"):
+        shown = run(*words.split(), "--json").stdout
+        assert ("1E+400" in shown, '"1E+400"' in shown) == (True, False), words
+    assert 'data        {"x":1E+400}' in run("schedules", "get", "s").stdout
+    assert "result        1E+400" in run("jobs", "show", "jobs", 1).stdout
 
 
 def test_a_job_of_a_schedule_has_options(memory: MemoryTopics, run: Any) -> None:

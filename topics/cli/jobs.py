@@ -8,7 +8,7 @@ from topics.cli.asking import confirm, dry_run_option, yes_option
 from topics.cli.completion import topic_argument
 from topics.cli.exits import UNUSABLE, Guarded, Stop, counted, output
 from topics.cli.moments import moment_text
-from topics.cli.printing import print_table, say, say_json
+from topics.cli.printing import encoded, print_table, say, say_json
 from topics.cli.target import with_client
 from topics.cli.topic import json_option, print_json
 
@@ -56,10 +56,8 @@ def list_(
     size = 1000 if limit is None else min(limit, 1000)
     jobs = islice(client.jobs(queue, state=state, group=of_group, page_size=size), limit)
     if as_json:
-        import msgspec
-
         for job in jobs:
-            say_json(msgspec.json.encode(job))
+            say_json(encoded(job))
         return
     print_table(
         *(">seq", "<state", ">deliveries", "<node", "<when", "<last reason or result"),
@@ -87,9 +85,7 @@ def _outcome(job: "JobInfo") -> str:
     if job.dead_letter is not None:
         return f"{job.dead_letter.topic} {job.dead_letter.seq}"
     if job.result is not None:
-        import msgspec
-
-        return msgspec.json.encode(job.result).decode()
+        return encoded(job.result).decode()
     return job.reasons[-1].reason if job.reasons else ""
 
 
@@ -111,7 +107,6 @@ def show(client: "Client", queue: str, seq: int, wait_s: float | None, as_json: 
     if as_json:
         print_json(job)
         return
-    import msgspec
 
     output()
     rows = [
@@ -120,8 +115,8 @@ def show(client: "Client", queue: str, seq: int, wait_s: float | None, as_json: 
         ("deliveries", f"{job.deliveries:,}"),
         ("node", job.node),
         ("when", _when(job)),
-        ("progress", None if job.progress is None else msgspec.json.encode(job.progress).decode()),
-        ("result", None if job.result is None else msgspec.json.encode(job.result).decode()),
+        ("progress", None if job.progress is None else encoded(job.progress).decode()),
+        ("result", None if job.result is None else encoded(job.result).decode()),
         ("dead letter", None if job.dead_letter is None else _outcome(job)),
     ]
     for field, text in rows:

@@ -64,6 +64,14 @@ def say_json(encoded: bytes | str) -> None:
     _echo(visible_json(text))
 
 
+def encoded(value: Any) -> bytes:
+    """A value of a record as JSON: a number that no float holds was decoded to a `Decimal`, and stays a
+    number."""
+    import msgspec
+
+    return msgspec.json.Encoder(decimal_format="number").encode(value)
+
+
 def warn(message: str) -> None:
     """Print what went otherwise than it was meant, in yellow on standard error."""
     say(styled(f"topics: {message}", fg="yellow"), err=True)

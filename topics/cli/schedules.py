@@ -10,7 +10,7 @@ from topics.cli.exits import UNUSABLE, Stop, counted, output
 from topics.cli.groups import Listing, named
 from topics.cli.job_options import FIELDS, chosen, job_options, with_options
 from topics.cli.moments import age_ms, coming_ms, duration_text, moment_text
-from topics.cli.printing import print_table, say, say_json, styled
+from topics.cli.printing import encoded, print_table, say, say_json, styled
 from topics.cli.records import value_of
 from topics.cli.target import with_client
 from topics.cli.topic import json_option, print_json
@@ -41,10 +41,8 @@ def list_(client: "Client", prefix: str, topic: str | None, as_json: bool) -> No
     output()
     found = client.schedules(prefix=prefix, topic=topic)
     if as_json:
-        import msgspec
-
         for each in found:
-            say_json(msgspec.json.encode(each))
+            say_json(encoded(each))
         return
     print_table(
         *("<schedule", "<topic", "<when", "<next", "<last", ">fired", ">missed", "<blocked"),
@@ -187,7 +185,6 @@ def get(client: "Client", name: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    import msgspec
 
     output()
     rows = [
@@ -199,7 +196,7 @@ def get(client: "Client", name: str, as_json: bool) -> None:
         ("last", _last(found)),
         ("fired", f"{found.fired_total:,}"),
         ("left out", f"{found.missed_total:,} ticks"),
-        ("data", msgspec.json.encode(found.record.data).decode()),
+        ("data", encoded(found.record.data).decode()),
         *_said_beside(found.record),
     ]
     if found.last_run is not None:
@@ -215,11 +212,10 @@ def get(client: "Client", name: str, as_json: bool) -> None:
 
 def _said_beside(record: "ScheduledRecord") -> list[tuple[str, str]]:
     """What a record says beside its data."""
-    import msgspec
 
     given = [(name, getattr(record, name)) for name in ("tag", "node", "meta", *FIELDS)]
     return [
-        (name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        (name, value if isinstance(value, str) else encoded(value).decode())
         for name, value in given
         if value is not None
     ]

@@ -9,7 +9,7 @@ from topics.cli.completion import topic_argument
 from topics.cli.exits import REFUSED, Stop, counted, output
 from topics.cli.fields import changes_of, config_options, given, size_text, spelled
 from topics.cli.moments import duration_text
-from topics.cli.printing import print_table, say, say_json
+from topics.cli.printing import encoded, print_table, say, say_json
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
@@ -173,10 +173,9 @@ def plain(value: Any) -> dict[str, Any]:
 
 def print_json(value: Any) -> None:
     """A model as one line of JSON."""
-    import msgspec
 
     output()
-    say_json(msgspec.json.encode(value))
+    say_json(encoded(value))
 
 
 def _summary(config: Any) -> str:
