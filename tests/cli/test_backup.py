@@ -261,7 +261,7 @@ def test_damage_is_named(server: Server, run: Any, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_used(server: Server, run: Any, tmp_path: Path) -> None:
-    """No data directory, a place that is none, a place within the data: code 2 and one line."""
+    """No data directory, a place that is none, a place within the data, two sources: code 2 and one line."""
     full = tmp_path / "full"
     full.mkdir()
     (full / "notes.txt").write_text("mine")
@@ -274,6 +274,7 @@ def test_what_cannot_be_used(server: Server, run: Any, tmp_path: Path) -> None:
         run("backup", "--list", tmp_path / "absent"),
         run("backup", "--list", "--verify", tmp_path),
         run("backup", "--list", "--keep", "3", tmp_path),
+        backup(run, server, tmp_path / "dest", "--url", server.url),
         run("restore", tmp_path / "absent", tmp_path / "new"),
         run("restore", server.data_dir, tmp_path / "new"),
     ]

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from topics.cli.asking import is_given
 from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop
 from topics.cli.export_care import compact, reconcile, repair, status, verify
-from topics.cli.export_place import failures, is_given, opened, place_option, size_bytes
+from topics.cli.export_place import failures, opened, place_option, size_bytes
 from topics.cli.moments import age_ms
 from topics.cli.printing import say, say_json
 from topics.cli.target import with_client

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from topics.cli.asking import is_given
 from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, were
 from topics.cli.export_place import (
     failures,
-    is_given,
     named,
     opened,
     place_option,

@@ -74,13 +74,6 @@ def opened(client: "Client | None", path: Path | None) -> Iterator["TopicSource"
         source.close()
 
 
-def is_given(option: str) -> bool:
-    """Whether an option stands on the command line."""
-    from click.core import ParameterSource
-
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
-
-
 @contextmanager
 def failures(to: Path) -> Iterator[None]:
     """Turn what an export raises into one line and an exit code."""
