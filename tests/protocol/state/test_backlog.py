@@ -48,6 +48,42 @@ def test_records_are_looked_at_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch)
     assert engine.counters() == (0, 0, 0)
 
 
+def test_known_jobs_are_met_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each costs more than a record that nobody knows: a config of ten thousands of jobs that had been delivered
+    before held everybody up for seconds.  Nobody claims meanwhile. (§10, 133)"""
+    monkeypatch.setattr(backlogs, "MET_MAX", 2)
+    engine = queue(*[{"tag": "ab"[n % 2]} for n in range(7)])
+    assert engine.claimed(max=5) == [1, 2, 3, 4, 5]
+    for seq in (1, 2, 3, 4, 5):
+        engine.nack(seq)
+    engine.put("q", type="queue", fair=True)
+    found = backlog(engine)
+    assert engine.claim(max=9) is None
+    for seen in (2, 4):
+        engine.engine.work_off(engine.moment)
+        assert found.seen == seen
+    engine.engine.work_off(engine.moment)
+    assert found.seen == 7
+    engine.engine.work_off(engine.moment)
+    assert [job["$seq"] for job in engine.woken()[0]["claimed"]] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_claims_go_on_after_groups_were_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backlog then looks at all records anew.  Where these are many, nobody went on with that before another record
+    was shown: workers waited beside jobs that were ready. (§10.2, 133)"""
+    monkeypatch.setattr(backlogs, "ABSORBED_ROWS", 8)
+    monkeypatch.setattr(backlogs, "IDLE_GROUPS", 4)
+    engine = queue({"delay_ms": 1000, "group": "late"}, order="group")
+    for seq in range(2, 22):
+        engine.append({"data": 0, "group": f"g{seq}"}, name="q")
+        answer = engine.claim(wait_ms=1000)
+        if answer is None:
+            engine.work_off()
+            answer = engine.woken()[0]
+        assert [job["$seq"] for job in answer["claimed"]] == [seq]
+        engine.ack(seq)
+
+
 def test_options_outlive_a_seal_and_a_merge() -> None:
     """Options of jobs that are gone are left out, and so is a group that is only a tag."""
     engine = sealed(

@@ -54,13 +54,14 @@ class Leases:
                 ErrorCode.NOT_A_QUEUE, f'topic "{name}" is a log', {"topic": name, "type": "log"}
             )
         note_read(topic, now_ms)
-        queue.settle(now_ms)
-        return topic, queue
+        return topic, self.settled(topic, now_ms)
 
     def settled(self, topic: Topic, now_ms: int) -> Queue:
         """The queue beside a topic, with what time took from leases and delays gone."""
         queue = self._state.queues.by_id[topic.topic_id]
         queue.settle(now_ms)
+        # It may have begun to look at all records anew, with nothing shown since.
+        self._state.queues.note_lag(topic.topic_id)
         return queue
 
     @staticmethod

@@ -31,6 +31,8 @@ from topics.protocol.state.topic import Topic
 
 ABSORBED_ROWS: Final = 1 << 16
 """Records looked at in one turn: some milliseconds."""
+MET_MAX: Final = 128
+"""Jobs that were delivered, or released, before, and are absorbed in one turn: each costs some 100 µs."""
 IDLE_GROUPS: Final = 1 << 14
 """Groups without a job that may be known: 1.4 KB each."""
 SETTLED_MAX: Final = 4096
@@ -167,10 +169,14 @@ class Backlog:
     @property
     def lags(self) -> bool:
         """Whether more records were shown than one turn absorbs: nobody claims before they are absorbed."""
-        if self.topic.published_seq - self.seen <= ABSORBED_ROWS:
+        if not self.is_behind:
             return False
         first = max(self.seen, self.topic.gone_through()) + 1
-        return self.topic.published_seq - first >= ABSORBED_ROWS
+        rows = self.topic.published_seq + 1 - first
+        if rows > ABSORBED_ROWS:
+            return True
+        queue = self._queue
+        return rows > MET_MAX and first < queue.fresh_from and len(queue.jobs) > MET_MAX
 
     def absorb(self, now_ms: int) -> None:
         """Take in the records that are shown now, where it is behind; of many, none (`catch_up`)."""
@@ -188,21 +194,25 @@ class Backlog:
         self.seen = min(self.topic.first_live_seq() - 1, self.topic.published_seq)
 
     def catch_up(self, now_ms: int) -> None:
-        """Take in some of the records that are shown, `ABSORBED_ROWS` at most."""
+        """Take in some of the records that are shown, `ABSORBED_ROWS` at most, and `MET_MAX` known jobs of them."""
         if self.seen == 0:
             self.now_ms = now_ms
         first, end = max(self.seen, self.topic.gone_through()) + 1, self.topic.published_seq
         last = min(end, first + ABSORBED_ROWS - 1)
         if first <= last:
-            self._absorb(first, last)
+            last = self._absorb(first, last)
         self.seen = max(last, self.seen)
 
-    def _absorb(self, first_seq: int, last_seq: int) -> None:
+    def _absorb(self, first_seq: int, last_seq: int) -> int:
+        """Returns how far it came: where many of the jobs are known, not to the last seq."""
         seqs = self._live_between(first_seq, last_seq)
         if not len(seqs):
-            return
+            return last_seq
         if first_seq < self._queue.fresh_from:
             known = self._known_among(seqs)
+            if len(known) > MET_MAX:
+                last_seq = int(known[MET_MAX]) - 1
+                known, seqs = known[:MET_MAX], seqs[seqs <= last_seq]
             self._meet_known(known)
             seqs = seqs[~np.isin(seqs, known, assume_unique=True)]
         n = len(seqs)
@@ -231,6 +241,7 @@ class Backlog:
             name_groups(self.topic, self.table, seqs, group)
             note_groups(self.table, seqs, group)
         self.order.add(seqs, priority, group, ready, late)
+        return last_seq
 
     def _live_between(self, first_seq: int, last_seq: int) -> NDArray[np.int64]:
         found = [np.empty(0, np.int64)]
