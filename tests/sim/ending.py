@@ -103,9 +103,6 @@ class World(Lives):
         self.start()
         self.begin()
 
-    def known(self) -> Known:
-        return copy.deepcopy(self.told if self.asked is None else self.asked)
-
     def back_up(self) -> None:
         """Not here: what was cut off is known at the next start only."""
 

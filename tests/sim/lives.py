@@ -91,11 +91,9 @@ class Lives(ABC):
     def judge(self) -> None:
         """Start once more, and read everything.  Raises Broken."""
 
-    @abstractmethod
     def known(self) -> Any:
-        """What a backup of this moment has to have, as a copy."""
+        """What a backup of this moment has to have, as a copy; nothing, where a world makes none."""
 
-    @abstractmethod
     def revert(self, known: Any) -> None:
         """A backup was restored: what came since is gone."""
 

@@ -112,18 +112,20 @@ class Naive(msgspec.Struct):
         if job.key is not None and self.keys.get(job.key) == job.seq:
             del self.keys[job.key]
 
-    def pushed_out(self, more: int, now_ms: int) -> list[int] | None:
+    def pushed_out(self, more: int, replaced: list[int], now_ms: int) -> list[int] | None:
         """The jobs that so many others push out, the oldest, and none from the first that is held on; None where they
-        are refused."""
+        are refused.  They take the room of those that they replace."""
         cap = self.config.get("cap_records")
-        over = 0 if cap is None else len(self.jobs) + more - cap
+        count = len(self.jobs) - len(replaced) + more
+        over = 0 if cap is None else count - cap
         if over <= 0:
             return []
         if self.config["discard"] == "reject":
             return None
         held = [job.seq for job in self.jobs.values() if job.is_leased(now_ms)]
-        gone = [seq for seq in sorted(self.jobs) if not held or seq < min(held)][:over]
-        if held and len(self.jobs) + more - len(gone) > 2 * cap:
+        left = sorted(self.jobs.keys() - replaced)
+        gone = [seq for seq in left if not held or seq < min(held)][:over]
+        if held and count - len(gone) > 2 * cap:
             return None
         return gone
 
@@ -506,7 +508,7 @@ class World(Lives):
                     naive.holds[key] = (head, now_ms + unique["for_ms"])
             seqs.append(head)
         more = head + 1 - first_seq
-        gone = there.pushed_out(more, now_ms) if more else []
+        gone = there.pushed_out(more, replaced, now_ms) if more else []
         if gone is None:
             return None, []
         for seq in {*gone, *replaced}:
