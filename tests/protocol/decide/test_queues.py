@@ -7,7 +7,7 @@ import pytest
 
 from protocol.harness import START_MS, Harness, refusal, shown, tagged
 from protocol.workers import Puller, alarm, given, held_by, parked, queue
-from topics.protocol.decide import job_choice
+from topics.protocol.decide import job_choice, queues
 from topics.protocol.decide.wait_queue import JobWaiter
 from topics.protocol.faces.http.queues import parse_claim
 from topics.protocol.faces.http.statuses import STATUSES
@@ -346,6 +346,42 @@ def test_those_who_wait_come_before_those_who_come() -> None:
 
     assert engine.claimed(node="second") == []
     assert given(engine) == [[1]]
+
+
+@pytest.mark.parametrize(("waiters_max", "dealt_max"), [(2, 1024), (32, 4)])
+def test_a_crowd_is_served_in_several_turns(
+    monkeypatch: pytest.MonkeyPatch, waiters_max: int, dealt_max: int
+) -> None:
+    """No turn is as long as the line; each gets a fair share, and who comes meanwhile stands behind them. (§10.2)"""
+    monkeypatch.setattr(queues, "WAITERS_MAX", waiters_max)
+    monkeypatch.setattr(queues, "DEALT_MAX", dealt_max)
+    engine = queue()
+    for node, most in (("a", 9), ("b", 1), ("c", 9), ("d", 9), ("e", 9)):
+        parked(engine, node=node, max=most)
+    engine.auto = False
+    engine.append(*range(10), name="q")
+    engine.sync()
+    engine.engine.work_off(engine.moment)
+    assert given(engine) == [[1, 3, 4], [2]]
+    parked(engine, node="late", max=9)
+    engine.work_off()
+
+    assert given(engine) == [[5, 7], [6, 8], [9], [10]]
+
+
+def test_a_window_of_many_is_one_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker for whom a turn was too short gets a job in the next, and waits for no other window. (§10.2)"""
+    monkeypatch.setattr(queues, "WAITERS_MAX", 2)
+    engine = queue(claim_jitter_ms=100)
+    engine.append(*range(7), name="q")
+    for node in "abcde":
+        assert engine.claim(node=node) is None
+    engine.now_ms = alarm(engine)
+    engine.work_off()
+
+    assert given(engine) == [[1], [2], [3], [4], [5]]
+    assert engine.counters() == (2, 5, 0)
+    assert engine.engine.alarm_ms() != engine.now_ms
 
 
 def test_a_stop_or_a_broken_log_answers_who_waits() -> None:

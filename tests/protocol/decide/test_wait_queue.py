@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.protocol.decide.wait_queue import JobWaiter, WaitQueues, deal
+from topics.protocol.decide.wait_queue import JobWaiter, WaitQueues, deal, shares_of
 
 WANTS = st.lists(st.integers(0, 6), max_size=6)
 
@@ -16,6 +16,7 @@ def test_jobs_are_dealt_one_at_a_time(n: int, wants: list[int]) -> None:
     shares = deal(seqs, wants)
 
     sizes = list(map(len, shares))
+    assert shares_of(n, wants) == sizes
     assert sum(sizes) == min(n, sum(wants))
     assert sorted(seq for share in shares for seq in share) == seqs[: sum(sizes)]
     assert all(share == sorted(share) for share in shares)

@@ -6,8 +6,9 @@ or waits in the wait queue of its queue; whatever makes a job ready has that wai
 events.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Any, Final, TypeVar
 
 from topics.protocol.commit.admission import FRAME_BYTES
@@ -20,7 +21,7 @@ from topics.protocol.decide.job_choice import JobChoice
 from topics.protocol.decide.job_notes import JobNotes, require_letters
 from topics.protocol.decide.leases import Leases, each_alone, held_jobs, jobs_of
 from topics.protocol.decide.push_streams import PushStream, PushStreams
-from topics.protocol.decide.wait_queue import JobWaiter, WaitQueue, WaitQueues, deal
+from topics.protocol.decide.wait_queue import JobWaiter, WaitQueue, WaitQueues, deal, shares_of
 from topics.protocol.model.access import Caller, gone
 from topics.protocol.model.commands import Ack, Claim, Extend, Nack
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -49,6 +50,10 @@ from topics.protocol.state.topic import Topic
 
 ROOM_RETRY_MS: Final = 1000
 """When waiters are looked at again, where the log had no room for lasting leases."""
+WAITERS_MAX: Final = 32
+"""Waiters that get jobs in one turn: each costs some 0.2 ms, its answer included."""
+DEALT_MAX: Final = 1024
+"""Jobs that they get, unless the first alone gets more."""
 
 
 Kind = TypeVar("Kind", Acked, Nacked, Extended)
@@ -205,8 +210,9 @@ class QueueCommands:
             waiting.closes_ms = None
             if waiting.waiters:
                 self._hand_out(topic, queue, waiting, moment)
-        for token in waiting.take_ended(moment.now_ms):
-            self._answer(token, topic, None, self._limit_of(topic, queue, moment.now_ms))
+        if waiting.closes_ms is None or waiting.closes_ms > moment.now_ms:
+            for token in waiting.take_ended(moment.now_ms):
+                self._answer(token, topic, None, self._limit_of(topic, queue, moment.now_ms))
         self._waiting.set_alarm(topic.topic_id, queue.next_ms())
 
     def _hand_out(self, topic: Topic, queue: Queue, waiting: WaitQueue, moment: Moment) -> None:
@@ -221,10 +227,14 @@ class QueueCommands:
         # One job each is dealt first: with as many waiters as jobs, those behind them get none.
         able = ((token, who) for token, who in waiting.waiters.items() if who.wants > 0)
         hungry = list(islice(able, ready))
-        wants = [who.wants for _, who in hungry]
-        wanted = min(sum(wants), ready)
+        shares = shares_of(ready, [who.wants for _, who in hungry])
+        in_one_turn = bisect_right([*accumulate(shares[:WAITERS_MAX])], DEALT_MAX)
+        shares = shares[: max(in_one_turn, 1)]
+        wanted = sum(shares)
         if not wanted:
             return
+        is_part = len(shares) < len(hungry)
+        hungry = hungry[: len(shares)]
         lasting = self._unit.logs_leases(topic)
         if lasting and not self._leases.has_room(wanted, moment, frames=min(wanted, len(hungry))):
             waiting.retry_ms = moment.now_ms + ROOM_RETRY_MS
@@ -233,13 +243,17 @@ class QueueCommands:
         seqs, _ = self._choice.choose(topic, queue, wanted, budget_bytes, moment)
         # All are leased before the first is answered: `ready` is what is left after all of them.
         granted = []
-        for (token, who), share in zip(hungry, deal(seqs, wants), strict=True):
+        for (token, who), share in zip(hungry, deal(seqs, shares), strict=True):
             if share:
                 del waiting.waiters[token]
                 grant = self._leases.grant(topic, queue, who, share, moment.now_ms)
                 granted.append((token, who, grant))
         if queue.backlog is not None:
             queue.backlog.order.end_take()
+        if is_part and seqs:
+            # The waiters that are left get jobs in the turns that follow, without a window of their own.
+            waiting.closes_ms = moment.now_ms
+            self._waiting.look_anyway(topic.topic_id)
         # Waiters that are left get jobs by the clock alone, where nothing else happens.
         waiting.retry_ms = self._leases.pace_ms(topic, queue, moment.now_ms)
         for token, who, grant in granted:
@@ -259,7 +273,11 @@ class QueueCommands:
         waiting = self._waiting.find(topic.topic_id)
         if waiting is not None and (waiting.waiters or waiting.closes_ms is not None):
             self._serve(topic, waiting, moment)  # first come, first served
-        if not topic.config.claim_jitter_ms and (queue.backlog is None or not queue.backlog.lags):
+        may_take = not topic.config.claim_jitter_ms
+        may_take &= queue.backlog is None or not queue.backlog.lags
+        if waiting is not None and waiting.closes_ms is not None and command.wait_ms:
+            may_take = False  # others get theirs in the turns that follow
+        if may_take:
             limit, waits = command.limit, ""
             if queue.is_paced(topic.config):
                 allowed, waits = self._leases.allowed(topic, queue, moment.now_ms)

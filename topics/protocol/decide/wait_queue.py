@@ -164,11 +164,31 @@ class WaitQueues:
         return [(topic_id, self._by_id[topic_id]) for topic_id in due if topic_id in self._by_id]
 
 
-def deal(seqs: Sequence[int], wants: Sequence[int]) -> list[list[int]]:
-    """Deal jobs to waiters one at a time in turn, until no job is left or no waiter wants more (§10.2).
+def shares_of(jobs: int, wants: Sequence[int]) -> list[int]:
+    """How many each waiter gets of so many jobs, which are dealt one at a time in turn, until no job is left or no
+    waiter wants more (§10.2).
 
     Args:
         wants: How many each takes at most; shape (n,), in order of arrival.
+    """
+    most, left, open_shares = max(wants, default=0), 0, len(wants)
+    for want in sorted(wants):
+        share = jobs // open_shares
+        if want > share:
+            most, left = share, jobs % open_shares
+            break
+        jobs -= want
+        open_shares -= 1
+    shares = []
+    for want in wants:
+        is_longer = want > most and left > 0
+        left -= is_longer
+        shares.append(min(want, most) + is_longer)
+    return shares
+
+
+def deal(seqs: Sequence[int], wants: Sequence[int]) -> list[list[int]]:
+    """Deal jobs to waiters as `shares_of`.
 
     Returns:
         The share of each, ascending where `seqs` is.
