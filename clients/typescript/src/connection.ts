@@ -47,7 +47,7 @@ export class EventConnection {
 
   /** The status of the last connection's refusal; 0 where there was none. */
   get status(): number {
-    return this.outcome instanceof Unreachable || this.#hasHeard ? 0 : this.outcome.status;
+    return this.#hasHeard ? 0 : this.outcome.status;
   }
 
   /**
@@ -61,7 +61,7 @@ export class EventConnection {
     const stream = await this.#session.open({ ...call, signal: this.#signal }, idle_ms);
     this.#streams.opened();
     if ("next" in stream) yield* this.#read(stream);
-    else if (stream instanceof Unreachable || stream.status >= 300) this.outcome = stream;
+    else if (errorOfOutcome(stream)) this.outcome = stream;
     else throw badAnswer("expected an event stream", stream.status);
   }
 

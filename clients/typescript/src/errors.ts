@@ -36,11 +36,18 @@ TopicsError.prototype.name = "TopicsError";
 
 type Kind = new (message: string, facts: ErrorFacts) => TopicsError;
 
-/** A class of errors; its name is a text, which stays as it is where a page's code is minified. */
+/** Classes by codes: the words of their names, in small letters. */
+const BY_CODE: { [code: string]: Kind } = {};
+
+/**
+ * A class of errors; its name is a text, which stays as it is where a page's code is minified. A
+ * class of a single code is there also where a page does not import it: those are made without the
+ * mark by which a bundler leaves out the others.
+ */
 function kind(name: string, Base: Kind = TopicsError): Kind {
   const Named = { [name]: class extends Base {} }[name]!;
   Named.prototype.name = name;
-  return Named;
+  return (BY_CODE[name.replace(/\B[A-Z]/g, "_$&").toLowerCase()] = Named);
 }
 
 /** No answer came: nothing listens at the address, the connection broke, or it took too long. */
@@ -56,15 +63,15 @@ export const InvalidRequest = /* @__PURE__ */ kind("InvalidRequest");
 export type InvalidRequest = TopicsError;
 
 /** More records in one write than the server takes. */
-export const BatchTooLarge = /* @__PURE__ */ kind("BatchTooLarge", InvalidRequest);
+export const BatchTooLarge = kind("BatchTooLarge", InvalidRequest);
 export type BatchTooLarge = TopicsError;
 
 /** One record's data and meta exceed the server's bound. */
-export const RecordTooLarge = /* @__PURE__ */ kind("RecordTooLarge", InvalidRequest);
+export const RecordTooLarge = kind("RecordTooLarge", InvalidRequest);
 export type RecordTooLarge = TopicsError;
 
 /** 422: the topic is compacted, and a record has neither a tag nor a key; nothing was appended. */
-export const KeyRequired = /* @__PURE__ */ kind("KeyRequired", InvalidRequest);
+export const KeyRequired = kind("KeyRequired", InvalidRequest);
 export type KeyRequired = TopicsError;
 
 /** 413: the body exceeds the server's bound. */
@@ -72,7 +79,7 @@ export const PayloadTooLarge = /* @__PURE__ */ kind("PayloadTooLarge", InvalidRe
 export type PayloadTooLarge = TopicsError;
 
 /** 400: the topic has several partitions, and the call says none. */
-export const PartitionRequired = /* @__PURE__ */ kind("PartitionRequired", InvalidRequest);
+export const PartitionRequired = kind("PartitionRequired", InvalidRequest);
 export type PartitionRequired = TopicsError;
 
 /** 401: the request has no key, or one that the server does not know. */
@@ -88,31 +95,31 @@ export const NotFound = /* @__PURE__ */ kind("NotFound");
 export type NotFound = TopicsError;
 
 /** 404: the topic does not exist, and the call does not create it. */
-export const TopicNotFound = /* @__PURE__ */ kind("TopicNotFound", NotFound);
+export const TopicNotFound = kind("TopicNotFound", NotFound);
 export type TopicNotFound = TopicsError;
 
 /** 404: the topic has no partition of this number. */
-export const PartitionNotFound = /* @__PURE__ */ kind("PartitionNotFound", NotFound);
+export const PartitionNotFound = kind("PartitionNotFound", NotFound);
 export type PartitionNotFound = TopicsError;
 
 /** 404: the router does not exist. */
-export const RouterNotFound = /* @__PURE__ */ kind("RouterNotFound", NotFound);
+export const RouterNotFound = kind("RouterNotFound", NotFound);
 export type RouterNotFound = TopicsError;
 
 /** 404: the schedule does not exist. */
-export const ScheduleNotFound = /* @__PURE__ */ kind("ScheduleNotFound", NotFound);
+export const ScheduleNotFound = kind("ScheduleNotFound", NotFound);
 export type ScheduleNotFound = TopicsError;
 
 /** 404: no record of the topic has the tag. */
-export const RecordNotFound = /* @__PURE__ */ kind("RecordNotFound", NotFound);
+export const RecordNotFound = kind("RecordNotFound", NotFound);
 export type RecordNotFound = TopicsError;
 
 /** 404: the queue has no such job, and keeps nothing of it. */
-export const JobNotFound = /* @__PURE__ */ kind("JobNotFound", NotFound);
+export const JobNotFound = kind("JobNotFound", NotFound);
 export type JobNotFound = TopicsError;
 
 /** 404: the group of consumers does not exist, or has expired. */
-export const GroupNotFound = /* @__PURE__ */ kind("GroupNotFound", NotFound);
+export const GroupNotFound = kind("GroupNotFound", NotFound);
 export type GroupNotFound = TopicsError;
 
 /** 409: the state of the topic, the group, the job or the watch session forbids the call. */
@@ -151,23 +158,6 @@ export type LeaseLost = TopicsError;
 export const NotSent = /* @__PURE__ */ kind("NotSent");
 export type NotSent = TopicsError;
 
-/** Classes of single codes, by these: the words of the name, in small letters. */
-const BY_CODE: { [code: string]: Kind } = {};
-for (const Named of [
-  BatchTooLarge,
-  GroupNotFound,
-  JobNotFound,
-  KeyRequired,
-  PartitionNotFound,
-  PartitionRequired,
-  RecordNotFound,
-  RecordTooLarge,
-  RouterNotFound,
-  ScheduleNotFound,
-  TopicNotFound,
-])
-  BY_CODE[Named.name.replace(/\B[A-Z]/g, "_$&").toLowerCase()] = Named;
-
 const BY_STATUS: { [status: number]: Kind } = {
   401: Unauthorized,
   403: Forbidden,
@@ -180,17 +170,11 @@ const BY_STATUS: { [status: number]: Kind } = {
 };
 
 /**
- * Codes of a WebSocket's errors, which have no status (§7.7), and the status that HTTP gives each.
+ * Codes of a WebSocket's errors, which have no status (§7.7), and the status that HTTP gives each;
+ * without those that a class is named after.
  */
-const SOCKET_STATUS: { [code: string]: number } = {
-  unauthorized: 401,
-  forbidden: 403,
-  not_found: 404,
-  payload_too_large: 413,
-  topic_full: 422,
-  throttled: 429,
+const SOCKET_STATUS: { [code: string]: number | undefined } = {
   internal: 500,
-  not_ready: 503,
   shutting_down: 503,
   not_leader: 503,
   replica_behind: 503,
@@ -218,7 +202,7 @@ export function errorBody(text: string): ErrorBody | undefined {
 /** The error for an answer that is not 2xx. */
 export function errorOf(status: number, text: string, retry_after_ms?: number): TopicsError {
   const error = errorBody(text);
-  if (error === undefined) return badAnswer(`HTTP ${status} without an error envelope`, status);
+  if (!error) return badAnswer(`HTTP ${status} without an error envelope`, status);
   const { code, message, detail } = error;
   return new (BY_CODE[code] ?? kindOf(status))(message, { code, status, detail, retry_after_ms });
 }
@@ -232,7 +216,9 @@ export function streamError(status: number, message: string, retry_after_ms: num
 export function socketError(error: ErrorBody, retry_after_ms?: number): TopicsError {
   const { code, message, detail } = error;
   const named = BY_CODE[code];
-  const status = SOCKET_STATUS[code] ?? (named?.prototype instanceof NotFound ? 404 : 400);
+  const isOf = (Kind?: Kind) => named === Kind || named?.prototype instanceof Kind!;
+  const found = Object.keys(BY_STATUS).find((status) => isOf(BY_STATUS[+status]));
+  const status = SOCKET_STATUS[code] ?? +(found ?? 400);
   return new (named ?? kindOf(status))(message, { code, status, detail, retry_after_ms });
 }
 

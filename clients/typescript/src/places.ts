@@ -126,7 +126,7 @@ export class Places<D> {
     this.#ended.clear();
     for (const [name, place] of this.#places) {
       const found = at.get(name);
-      if (found === undefined) pages.push(...this.#drop(name));
+      if (!found) pages.push(...this.#drop(name));
       else if (place.epoch !== undefined && place.epoch !== found.epoch) {
         isStale = true;
         place.seq = found.earliest_seq - 1;
@@ -149,7 +149,7 @@ export class Places<D> {
   /** Take a frame; the page that it is. It is to be handed out before the next one is taken. */
   take(kind: string, frame: any): WatchPage<D> | undefined {
     const place = this.#place(frame);
-    if (place === undefined) return undefined;
+    if (!place) return undefined;
     if (kind === "record") return this.#records(place, frame);
     if (kind === "tombstone") return this.#tombstone(place, frame);
     // The two transports spell the rest of these differently.
@@ -190,7 +190,7 @@ export class Places<D> {
   #drop(name: string): WatchPage<D>[] {
     const place = this.#places.get(name);
     this.#places.delete(name);
-    if (place === undefined || this.#has(place.topic)) return [];
+    if (!place || this.#has(place.topic)) return [];
     return [page(place, { gone: true })];
   }
 
@@ -205,7 +205,7 @@ export class Places<D> {
   #place(frame: { topic: string; partition?: number }): Place | undefined {
     const name = nameOf(frame);
     const found = this.#places.get(name);
-    if (found !== undefined || this.#ended.has(name) || !this.#has(frame.topic)) return found;
+    if (found || this.#ended.has(name) || !this.#has(frame.topic)) return found;
     const place = { topic: frame.topic, partition: frame.partition ?? 0, seq: 0 };
     this.#places.set(name, place);
     return place;
@@ -235,16 +235,14 @@ export function beginsOf(
   return Object.fromEntries(begins);
 }
 
-/** Of base64, and of its form for URLs (RFC 4648 §5); there `=` is left out. */
-const URL_SAFE: { [char: string]: string } = { "+": "-", "/": "_", "=": "" };
-
 /** A cursor as text for a program to keep: an id of the API (§7.4), for any number of topics. */
 export function formatCursor(
   reached: { [name: string]: number } | string | undefined,
 ): string | undefined {
   if (typeof reached !== "object") return reached;
-  // Names of topics are ASCII.
-  return btoa(JSON.stringify(reached)).replace(/\W/g, (char) => URL_SAFE[char]!);
+  // Names of topics are ASCII. Base64 in its form for URLs (RFC 4648 §5), where `=` is left out.
+  const text = btoa(JSON.stringify(reached));
+  return text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
 /**
@@ -255,7 +253,7 @@ export function parseCursor(
 ): { [name: string]: number } | string | undefined {
   if (text === undefined) return undefined;
   try {
-    const positions = JSON.parse(atob(text.replace(/[-_]/g, (char) => (char === "-" ? "+" : "/"))));
+    const positions = JSON.parse(atob(text.replaceAll("-", "+").replaceAll("_", "/")));
     return Array.isArray(positions) ? text : positions;
   } catch {
     return text;

@@ -16,9 +16,9 @@ export class LastPosition {
   note(given: string | null | undefined): void {
     // Another form is a later version's, which this client cannot compare.
     const found = /^(\d+)\.(\d+)$/.exec(given ?? "");
-    if (found === null) return;
-    const shard = Number(found[1]);
-    const index = Number(found[2]);
+    if (!found) return;
+    const shard = +found[1]!;
+    const index = +found[2]!;
     if (shard < this.#shard || (shard === this.#shard && index <= this.#index)) return;
     this.text = given!;
     this.#shard = shard;

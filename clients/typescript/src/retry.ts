@@ -112,9 +112,9 @@ export class StreamAttempts {
     if (!isSilence) this.heard(false);
     if (this.#isGood) return true;
     this.#end_ms ??= now() + this.#retry.for_ms;
-    const isOver = now() + pause_ms > this.#end_ms;
-    if (isOver) this.#end_ms = undefined;
-    return !isOver;
+    if (now() + pause_ms <= this.#end_ms) return true;
+    this.#end_ms = undefined;
+    return false;
   }
 }
 
@@ -122,20 +122,13 @@ export class StreamAttempts {
 export function isWorthRepeating(call: Repeating, outcome: Outcome): boolean {
   const { repeatable = true, patient = true, outlives_faults = false } = call;
   if (outcome instanceof Unreachable) return repeatable || !!outcome.isUnsent;
-  switch (outcome.status) {
-    case 500:
-      return repeatable && outlives_faults;
-    case 502:
-    case 504:
-      // A proxy got no answer from the server: to the client that is a connection that broke.
-      return repeatable && patient;
-    case 429:
-    case 503:
-      // A node of a cluster may have lost the leader while the leader had the request.
-      return patient && (repeatable || errorBody(outcome.text)?.detail?.outcome !== "unknown");
-    default:
-      return false;
-  }
+  const { status, text } = outcome;
+  if (status === 500) return repeatable && outlives_faults;
+  // A proxy got no answer from the server: to the client that is a connection that broke.
+  if (status === 502 || status === 504) return repeatable && patient;
+  if (status !== 429 && status !== 503) return false;
+  // A node of a cluster may have lost the leader while the leader had the request.
+  return patient && (repeatable || errorBody(text)?.detail?.outcome !== "unknown");
 }
 
 /**
@@ -147,5 +140,5 @@ export function serverPause(outcome: Outcome): number | undefined {
   const asked_ms = errorBody(outcome.text)?.detail?.retry_after_ms;
   if (typeof asked_ms === "number") return asked_ms;
   const text = outcome.headers.get("retry-after") ?? "";
-  return /^\d+$/.test(text) ? 1000 * Number(text) : undefined;
+  return /^\d+$/.test(text) ? 1000 * +text : undefined;
 }

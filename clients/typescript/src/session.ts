@@ -24,7 +24,8 @@ export interface Call extends Repeating {
   body?: { [name: string]: unknown };
   /** In place of `body`: JSON already. */
   text?: string;
-  headers?: { [name: string]: string };
+  /** Beside the client's own; one that is undefined is left out. */
+  headers?: { [name: string]: string | undefined };
   /** How long the server may hold the answer back on purpose, in milliseconds (§3). */
   wait_ms?: number;
   /** Ends the call, which rejects with its reason. */
@@ -42,7 +43,7 @@ export interface SessionOptions {
 
 /** What Node, Deno and Bun say where no connection was made. */
 const UNSENT =
-  /ECONNREFUSED|ENOTFOUND|EAI_AGAIN|E(HOST|NET)UNREACH|CONNECT_TIMEOUT|ConnectionRefused|tcp connect error/;
+  /CONN(ECTION)?REFUSED|ENOTFOUND|EAI_AGAIN|E(HOST|NET)UNREACH|CONNECT_TIMEOUT|tcp connect error/i;
 
 export class Session {
   readonly position = new LastPosition();
@@ -78,7 +79,7 @@ export class Session {
   /** The value of an outcome; throws its error where it is none. */
   read(call: Call, outcome: Outcome): any {
     const error = errorOfOutcome(outcome);
-    if (error !== undefined) throw error;
+    if (error) throw error;
     const { status, text } = outcome as Answer;
     try {
       return this.decode(text);

@@ -34,22 +34,16 @@ const TOO_LARGE = 1009;
 const PING_MS = 15_000;
 
 /** A command that waits for its reply. */
-class Command {
-  readonly reply = new Settled<any>();
-  readonly attempts: Attempts;
-
-  constructor(
-    session: Session,
-    readonly text: string,
-    /**
-     * Sent again on the next connection, and after a refusal that passes; else it fails with these.
-     */
-    readonly isKept: boolean,
-    /** Called with the reply before the message behind it is looked at. */
-    readonly take: (reply: any) => void,
-  ) {
-    this.attempts = new Attempts(session.options.retry);
-  }
+interface Command {
+  text: string;
+  /**
+   * Sent again on the next connection, and after a refusal that passes; else it fails with these.
+   */
+  isKept: boolean;
+  /** Called with the reply before the message behind it is looked at. */
+  take: (reply: any) => void;
+  reply: Settled<any>;
+  attempts: Attempts;
 }
 
 /** One WebSocket of a client's server. It connects when it is used. */
@@ -136,10 +130,11 @@ export class Socket implements AsyncDisposable {
     const text = `{"op":"${op}","request_id":${id}${fields && ","}${fields}}`;
     // A character has one to three bytes.
     if (3 * text.length > MESSAGE_BYTES_MAX && bytesOf(text) > MESSAGE_BYTES_MAX) throw tooLarge();
-    const command = new Command(this.#session, text, isKept, take);
-    this.#commands.set(id, command);
+    const reply = new Settled<any>();
+    const attempts = new Attempts(this.#session.options.retry);
+    this.#commands.set(id, { text, isKept, take, reply, attempts });
     if (this.#isOpen) this.#socket!.send(text);
-    return command.reply.promise;
+    return reply.promise;
   }
 
   /** @internal A watch has ended. */
@@ -266,7 +261,7 @@ export class Socket implements AsyncDisposable {
   #failed(message: any): void {
     const error = socketError(message);
     if (PASSING.includes(error.status)) return this.#socket!.close();
-    const topics: string[] = message.topics ?? (message.topic === undefined ? [] : [message.topic]);
+    const topics: string[] = message.topics ?? [message.topic];
     for (const watch of this.#watches)
       if (watch.topics.some((topic) => topics.includes(topic))) watch.fail(error);
   }

@@ -56,7 +56,7 @@ export class EventParser {
     else if (name === "event") this.#kind = value;
     else if (name === "id" && !value.includes("\0")) this.#id = value;
     else if (name === "" || name === "retry") {
-      const retry_ms = name !== "" && /^\d+$/.test(value) ? Number(value) : undefined;
+      const retry_ms = name && /^\d+$/.test(value) ? +value : undefined;
       return { kind: "", data: "", id: this.#id, retry_ms };
     }
     return undefined;

@@ -175,10 +175,10 @@ export class Topic<D = any> extends Resource {
       path: this.path("/records"),
       signal,
       params: { limit: PAGE_RECORDS, from_seq: from, ...params },
-      headers: known && { "if-none-match": known.etag },
+      headers: { "if-none-match": known?.etag },
     };
     const outcome = await this.session.settle(call);
-    if (known !== undefined && (outcome as Answer).status === 304) return known;
+    if (known && (outcome as Answer).status === 304) return known;
     const { records, next_from_seq: next, tombstone } = this.session.read(call, outcome);
     return {
       records: plainAll(records),

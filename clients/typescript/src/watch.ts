@@ -7,10 +7,9 @@ import { EventConnection, type OnConnection } from "./connection.js";
 import { beginsOf, formatCursor, parseCursor, Places } from "./places.js";
 import type { Begin, WatchPage, WatchTopics } from "./places.js";
 import type { Signalled, WatchOptionsOnWire, WatchSession } from "./models.js";
-import { Unreachable } from "./errors.js";
 import { isWorthRepeating } from "./retry.js";
 import type { Connected } from "./resource.js";
-import { path, type Call, type Session } from "./session.js";
+import { errorOfOutcome, path, type Call, type Session } from "./session.js";
 import type { ServerEvent } from "./sse.js";
 import { Deadline } from "./waiting.js";
 
@@ -100,7 +99,7 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
    * Subscribe at once, so that a `tail` begins here and not with the first page that is asked for.
    */
   async subscribe(): Promise<this> {
-    while (this.#watched === undefined && !this.#places.isOver) await this.#post();
+    while (!this.#watched && !this.#places.isOver) await this.#post();
     return this;
   }
 
@@ -139,9 +138,8 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
       body: { ...this.#options, ...this.#places.wanted },
     };
     const outcome = await this.#session.send(call);
-    if (outcome instanceof Unreachable || outcome.status >= 300) {
+    if (errorOfOutcome(outcome))
       return this.#connection.pauseAfter(outcome, isWorthRepeating(call, outcome));
-    }
     const watched: WatchSession = this.#session.read(call, outcome);
     const { pages, isStale } = this.#places.begin(watched.topics);
     this.#pending.push(...pages);
@@ -150,9 +148,11 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
   }
 
   get #streamCall(): Call {
-    const headers: { [name: string]: string } = { accept: "text/event-stream" };
-    if (this.#id !== undefined) headers["last-event-id"] = this.#id;
-    return { method: "GET", path: path`/v0/watch/${this.#watched!.wid}`, headers };
+    return {
+      method: "GET",
+      path: path`/v0/watch/${this.#watched!.wid}`,
+      headers: { accept: "text/event-stream", "last-event-id": this.#id },
+    };
   }
 
   async *#stream(): AsyncGenerator<WatchPage<D>, void, undefined> {
@@ -167,7 +167,7 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
           : this.#places.take(event.kind, this.#session.decode(event.data));
       // What the stream is resumed with covers the page that is handed out now.
       if (event.id !== undefined) this.#id = event.id;
-      if (page !== undefined) yield page;
+      if (page) yield page;
       if (this.#places.isOver) return;
     }
   }
@@ -175,7 +175,7 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
   /** Take an `error` event; throws it where a new connection would meet it again. */
   #hasEnded(event: ServerEvent): boolean {
     const error = this.#connection.errorOf(event);
-    if (error === undefined) return false;
+    if (!error) return false;
     if (FORGOTTEN.includes(error.status)) this.#watched = undefined;
     else if (!PASSING.includes(error.status)) throw error;
     return true;
