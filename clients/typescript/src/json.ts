@@ -13,6 +13,9 @@ const STRING_OR_LONG_NUMBER = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]{15,}/g;
 const INTEGER = /^-?\d+$/;
 /** Half a surrogate pair, as `JSON.stringify` writes one. */
 const HALF_PAIR = /[^\\](?:\\\\)*\\ud[89a-f]/;
+/** Objects that `JSON.stringify` writes as `{}`, or by their indexes, as `toString` names them. */
+const OPAQUE =
+  /(Map|Set|Promise|Iterator|Generator|Error|RegExp|Blob|File|Buffer|View|\d.*Array)]$/;
 
 /**
  * The value of a JSON text.
@@ -24,7 +27,7 @@ export function decode(text: string, exact: boolean): any {
   if (!exact || !LONG_NUMBER.test(text)) return JSON.parse(text);
   const mark = `${randomHex(8)}:`;
   const marked = text.replace(STRING_OR_LONG_NUMBER, (found) =>
-    INTEGER.test(found) && !Number.isSafeInteger(Number(found)) ? `"${mark}${found}"` : found,
+    INTEGER.test(found) && !Number.isSafeInteger(+found) ? `"${mark}${found}"` : found,
   );
   if (marked.length === text.length) return JSON.parse(text);
   return JSON.parse(marked, (_, value) =>
@@ -38,28 +41,25 @@ export function decode(text: string, exact: boolean): any {
  *
  * @throws TypeError JSON has no form for the value, or for a part of it: NaN, an infinity,
  *     undefined in an array, a function, a symbol, half a surrogate pair, a value that holds
- *     itself, or whose levels are too many to follow
+ *     itself, or whose levels are too many to follow; and for what `JSON.stringify` writes all the
+ *     same, as `{}` or by its indexes: a map, a set, a promise, an iterator, an error, bytes
  */
 export function encode(value: unknown): string {
+  let mark = "";
   try {
-    return encoded(value);
+    // Without this function `JSON.stringify` leaves out what JSON has no form for, or writes `null`.
+    const text: string | undefined = JSON.stringify(value, function (this: unknown, key, part) {
+      if (typeof part === "bigint") return (mark ||= `${randomHex(8)}:`) + part;
+      const isRefused = part === undefined ? Array.isArray(this) : !isJson(part);
+      if (isRefused) throw noForm(`${wordsOf(part)} (at "${key}")`);
+      return part;
+    });
+    if (text === undefined) throw noForm("undefined");
+    if (text.includes("\\ud") && HALF_PAIR.test(text)) throw noForm("half a surrogate pair");
+    return mark === "" ? text : text.replace(new RegExp(`"${mark}(-?\\d+)"`, "g"), "$1");
   } catch (error) {
     throw error instanceof RangeError ? noForm("so many levels") : error;
   }
-}
-
-function encoded(value: unknown): string {
-  let mark = "";
-  // Without this function `JSON.stringify` leaves out what JSON has no form for, or writes `null`.
-  const text: string | undefined = JSON.stringify(value, function (this: unknown, key, part) {
-    if (typeof part === "bigint") return (mark ||= `${randomHex(8)}:`) + part;
-    const isRefused = part === undefined ? Array.isArray(this) : !isJson(part);
-    if (isRefused) throw noForm(`${String(part)} (at "${key}")`);
-    return part;
-  });
-  if (text === undefined) throw noForm("undefined");
-  if (text.includes("\\ud") && HALF_PAIR.test(text)) throw noForm("half a surrogate pair");
-  return mark === "" ? text : text.replace(new RegExp(`"${mark}(-?\\d+)"`, "g"), "$1");
 }
 
 function noForm(what: string): TypeError {
@@ -67,6 +67,18 @@ function noForm(what: string): TypeError {
 }
 
 function isJson(part: unknown): boolean {
-  if (typeof part === "number") return Number.isFinite(part);
-  return typeof part !== "function" && typeof part !== "symbol";
+  if (typeof part === "number") return isFinite(part);
+  if (typeof part !== "object") return typeof part !== "function" && typeof part !== "symbol";
+  // Most objects are plain, and need no look at their kind.
+  const isPlain = !part || Array.isArray(part) || Object.getPrototypeOf(part) === Object.prototype;
+  return isPlain || !OPAQUE.test(kindOf(part));
+}
+
+function wordsOf(part: unknown): string {
+  if (typeof part !== "object") return String(part);
+  return `${kindOf(part)}: await it, or make an array or object of it,`;
+}
+
+function kindOf(part: unknown): string {
+  return {}.toString.call(part);
 }

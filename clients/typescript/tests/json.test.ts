@@ -1,5 +1,6 @@
 // JSON with integers of any size.
 
+import { runInNewContext } from "node:vm";
 import { expect, test } from "vitest";
 import { decode, encode } from "../src/json.js";
 
@@ -90,4 +91,47 @@ test.each([
   [nested(200_000, null)],
 ])("what JSON has no form for is refused", (value) => {
   expect(() => encode(value)).toThrow(TypeError);
+});
+
+test.each([
+  ["Map", new Map([["EUR", 1.09]])],
+  ["Set", new Set([1])],
+  ["Promise", Promise.resolve(1)],
+  ["Uint8Array", new Uint8Array(3)],
+  ["BigInt64Array", new BigInt64Array(1)],
+  ["ArrayBuffer", new ArrayBuffer(3)],
+  ["DataView", new DataView(new ArrayBuffer(3))],
+  ["Error", new Error("too large")],
+  ["Error", Object.assign(new RangeError("too large"), { bytes: 7 })],
+  ["RegExp", /x/],
+  ["Blob", new Blob(["x"])],
+  ["Map Iterator", new Map().values()],
+  ["AsyncGenerator", (async function* () {})()],
+])("what `JSON.stringify` would write without its content is refused: %s", (kind, value) => {
+  const at = "b";
+
+  expect(() => encode({ a: [{ [at]: value }] })).toThrow(TypeError);
+  for (const each of [{ [at]: value }, { a: [{ [at]: value }] }, nested(100, { [at]: value })])
+    expect(() => encode(each)).toThrow(
+      `form for [object ${kind}]: await it, or make an array or object of it, (at "b")`,
+    );
+});
+
+test("objects of a program's own are written by their members, or as their `toJSON` says", () => {
+  class Order {
+    id = 7;
+    readonly lines = [new (class {})()];
+    get [Symbol.toStringTag](): string {
+      return "Order";
+    }
+  }
+  const foreign = runInNewContext("({ a: [1], none: null })");
+  const bytes = Buffer.from("é").toJSON();
+
+  expect(encode(new Order())).toBe('{"id":7,"lines":[{}]}');
+  expect(encode(Object.assign(Object.create(null), { a: 1 }))).toBe('{"a":1}');
+  expect(encode({ constructor: null, toString: 1 })).toBe('{"constructor":null,"toString":1}');
+  expect(encode([foreign, new Number(1), new URL("http://a/"), bytes])).toBe(
+    '[{"a":[1],"none":null},1,"http://a/",{"type":"Buffer","data":[195,169]}]',
+  );
 });
