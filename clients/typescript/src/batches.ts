@@ -73,6 +73,10 @@ export interface AppendedMany {
   /** How many of them an earlier attempt had appended already. */
   deduped: number;
   batches: number;
+  /** Of a queue: how many made no job, as another one had their unique key. */
+  unique: number;
+  /** Of a queue: how many jobs made way for them. */
+  replaced: number;
 }
 
 /** Options of `appendMany`. */
@@ -102,7 +106,7 @@ export async function appendMany(
     ...options
   }: ManyOptions,
 ): Promise<AppendedMany> {
-  const total: AppendedMany = { records: 0, deduped: 0, batches: 0 };
+  const total: AppendedMany = { records: 0, deduped: 0, batches: 0, unique: 0, replaced: 0 };
   let batch: string[] = [];
   let chars = 0;
   const send = async () => {
@@ -111,6 +115,7 @@ export async function appendMany(
     total.records += answer.count;
     total.deduped += answer.deduped ? answer.count : 0;
     total.batches += 1;
+    for (const of of ["unique", "replaced"] as const) total[of] += answer[of]?.length ?? 0;
     [batch, chars] = [[], 0];
     progress?.(answer);
   };

@@ -64,7 +64,7 @@ test("any number of records goes in batches, once however often it is sent (§0.
   });
   const again = await topic.appendMany(records(), { key_prefix: "import:" });
 
-  expect(total).toEqual({ records: 2500, deduped: 0, batches: 3 });
+  expect(total).toEqual({ records: 2500, deduped: 0, batches: 3, unique: 0, replaced: 0 });
   expect(sizes).toEqual([1000, 1000, 500]);
   expect(again.deduped).toBe(2500);
   expect((await topic.state()).count).toBe(2500);

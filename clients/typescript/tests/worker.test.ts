@@ -78,6 +78,18 @@ test("jobs with options are done by priority, once for a key (§2)", async () =>
   expect(seen).toEqual([2, 1, 3]);
 });
 
+test("many jobs are counted: how many were there already, and how many made way (§10)", async () => {
+  const queue = await queueOf(0);
+  const jobs = ["a", "b", "a"].map((key, data) => ({ data, unique: key }));
+  const newer = { data: 7, unique: { key: "b", on_conflict: "replace" as const } };
+
+  const first = await queue.appendMany(jobs, { batch_records: 2 });
+  const second = await queue.appendMany([...jobs.slice(0, 1), newer]);
+
+  expect(first).toEqual({ records: 3, deduped: 0, batches: 2, unique: 1, replaced: 0 });
+  expect(second).toEqual({ records: 2, deduped: 0, batches: 1, unique: 1, replaced: 1 });
+});
+
 test("a job that failed is given back with its reason and a delay that doubles (§10.5)", async () => {
   const queue = await queueOf(1);
   const failures: [string, number][] = [];
