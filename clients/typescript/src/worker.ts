@@ -66,6 +66,9 @@ export interface WorkOptions<D = any> {
   signal?: AbortSignal;
 }
 
+/** The shortest and the longest lease that a server grants, in milliseconds (§10.2). */
+const LEASE_MS_MIN = 100;
+const LEASE_MS_MAX = 86_400_000;
 /** Jobs in one extension; a server takes 1000 by default (§10.6). */
 const MAX_NAMED = 100;
 const EXTENSIONS_PER_LEASE = 3;
@@ -120,7 +123,9 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
     if (options.push && options.drain) throw new TypeError("push and drain exclude each other");
     if (!(this.#concurrency >= 1)) throw new TypeError("a worker has at least one hand");
     this.node = options.node ?? `js-${randomHex(6)}`;
-    this.lease_ms = options.lease_ms ?? 0;
+    const { lease_ms } = options;
+    // The server bounds it without a word, and leases end by what it has made of it.
+    this.lease_ms = lease_ms == null ? 0 : Math.min(Math.max(lease_ms, LEASE_MS_MIN), LEASE_MS_MAX);
     this.#remaining = options.limit ?? Infinity;
     this.done = this.#run();
     // A worker whose end nobody waits for ends no process.

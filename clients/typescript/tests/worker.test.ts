@@ -1,6 +1,6 @@
 // Queues and workers over a real server.
 
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import {
   Conflict,
   JobNotFound,
@@ -9,6 +9,7 @@ import {
   TopicNotFound,
   type HeldJob,
 } from "../src/index.js";
+import { Settled } from "../src/waiting.js";
 import { until } from "./server.js";
 import { all, fresh, shared } from "./stories.js";
 
@@ -146,6 +147,36 @@ test("a lease is extended for as long as its job takes (§10.6)", async () => {
   );
 
   expect(await worker.done).toBe(1);
+});
+
+test.each([
+  [3_000_000_000, 86_400_000],
+  [50, 100],
+  [0, 100],
+])("a lease of %d ms is extended as the server bounds it (§10.6)", async (lease_ms, bounded_ms) => {
+  const bodies: { [action: string]: any[] } = { claim: [], extend: [], ack: [] };
+  const job = { $seq: 1, $ts: 1, data: 1, lease_id: "1-1", deliveries: 1, deadline: 1 };
+  const answer = { claimed: [job], count: 1, skipped: [], deadlines: {} };
+  const client = shared.client({
+    fetch: async (input, init) => {
+      if (init!.body)
+        bodies[String(input).split("/").at(-1)!]!.push(JSON.parse(String(init!.body)));
+      return Response.json({ ...answer, config: { lease_ms: 30_000 } });
+    },
+  });
+  const finished = new Settled<void>();
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+
+  const options = { lease_ms, first_delay_ms: 1000, limit: 1 };
+  const worker = new Queue(client, "images").work(() => finished.promise, options);
+  await vi.advanceTimersByTimeAsync(0);
+  await vi.advanceTimersByTimeAsync(bounded_ms / 3 + 1);
+  const extensions = [...bodies.extend!];
+  finished.resolve();
+  vi.useRealTimers();
+
+  expect(await worker.done).toBe(1);
+  expect(extensions).toMatchObject([{ lease_ms: bounded_ms, lease_ids: ["1-1"] }]);
 });
 
 test("a job whose lease is lost is told so, and its ack does not count (§10.4)", async () => {
