@@ -37,6 +37,14 @@ def test_deadlines_move() -> None:
     assert job.deadline_ms == 555
 
 
+@pytest.mark.parametrize(
+    ("lease_ms", "every_s"), [(30_000, 10.0), (3_000_000_000, 28_800.0), (1, 0.1 / 3)]
+)
+def test_extensions_are_timed_as_the_server_bounds_a_lease(lease_ms: int, every_s: float) -> None:
+    """A lease of more than a day ends after a day, whatever was asked for. (§10.6)"""
+    assert LeaseState[Any]("w1", lease_ms).extend_every_s == pytest.approx(every_s)
+
+
 def held(seq: int, queue: str = "jobs") -> BaseHeldJob[Any]:
     job = Job(
         seq=seq,

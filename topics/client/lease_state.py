@@ -27,6 +27,9 @@ CLAIM_MAX: Final = 1000
 """Jobs of one claim: the most that a server grants by default (§10.2)."""
 LEASE_MS: Final = 30_000
 """How long leases of a keeper are that was not told another length."""
+LEASE_MS_MIN: Final = 100
+LEASE_MS_MAX: Final = 86_400_000
+"""The shortest and the longest lease that a server grants; it bounds others without a word (§10.2)."""
 EXTENSIONS_PER_LEASE: Final = 3
 """Two of them may fail before a lease runs out."""
 EXTEND_AGAIN_S: Final = 1.0
@@ -98,7 +101,8 @@ class LeaseState(Generic[D]):
     @property
     def extend_every_s(self) -> float:
         assert self.lease_ms is not None
-        return self.lease_ms / 1000 / EXTENSIONS_PER_LEASE
+        granted_ms = min(max(self.lease_ms, LEASE_MS_MIN), LEASE_MS_MAX)
+        return granted_ms / 1000 / EXTENSIONS_PER_LEASE
 
     @property
     def extend_again_s(self) -> float:
