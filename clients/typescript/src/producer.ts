@@ -5,9 +5,9 @@
 
 import { appendCall, appended, encodeRecord, newKey, type WriteOptions } from "./batches.js";
 import { badAnswer, NotSent } from "./errors.js";
-import type { RecordOptions } from "./models.js";
+import type { RecordOptions, Signalled } from "./models.js";
 import type { Topic } from "./topic.js";
-import { after, Settled, sleep } from "./waiting.js";
+import { after, onAbort, Settled, sleep } from "./waiting.js";
 
 /** Options of a producer. */
 export interface ProducerOptions extends WriteOptions {
@@ -95,13 +95,15 @@ export class Producer<D = any> implements AsyncDisposable {
 
   /**
    * Take a record. Resolves when it is taken, which waits while too much is not acknowledged;
-   * records of one caller stay in order also where it does not wait for that.
+   * records of one caller stay in order also where it does not wait for that. The signal ends the
+   * wait; a record that is taken is sent.
    *
    * @throws TypeError JSON has no form for the value; no other record is affected
    * @throws NotSent a batch before it failed; to go on, make another producer
    */
-  async send(data: D, options: RecordOptions = {}): Promise<Sent> {
+  async send(data: D, { signal, ...options }: Signalled<RecordOptions> = {}): Promise<Sent> {
     const record = encodeRecord(data, options);
+    signal?.throwIfAborted();
     if (this.#waiting === 0 && this.#hasRoom(record)) {
       const sent = this.#take(record);
       // A program that only calls `send` would never let the batch go.
@@ -109,11 +111,13 @@ export class Producer<D = any> implements AsyncDisposable {
       return sent;
     }
     this.#waiting += 1;
-    const mine = this.#turn.then(() => this.#room(record));
-    this.#turn = mine.catch(() => {});
+    const sent = new Settled<Sent>();
+    this.#turn = this.#turn.then(() => this.#room(record, sent, signal));
+    const forget = onAbort(signal, () => sent.reject(signal!.reason));
     try {
-      return await mine;
+      return await sent.promise;
     } finally {
+      forget();
       this.#waiting -= 1;
     }
   }
@@ -158,12 +162,17 @@ export class Producer<D = any> implements AsyncDisposable {
     return this.#chars === 0 || this.#chars + record.length < this.#limits.buffer_chars;
   }
 
-  async #room(record: string): Promise<Sent> {
-    while (!this.#hasRoom(record)) {
-      this.#closeBatch();
-      await this.#queue[0]!.done.promise.catch(() => {});
+  /** Take a record once there is room for it, unless its signal is aborted before. */
+  async #room(record: string, sent: Settled<Sent>, signal?: AbortSignal): Promise<void> {
+    try {
+      while (!signal?.aborted && !this.#hasRoom(record)) {
+        this.#closeBatch();
+        await this.#queue[0]!.done.promise.catch(() => {});
+      }
+      if (!signal?.aborted) sent.resolve(this.#take(record));
+    } catch (error) {
+      sent.reject(error);
     }
-    return this.#take(record);
   }
 
   #take(record: string): Sent {

@@ -10,7 +10,7 @@ import type { WatchOptionsOnWire } from "./models.js";
 import { formatCursor, type Begin, type Places, type WatchPage } from "./places.js";
 import { Attempts } from "./retry.js";
 import { given, type Session } from "./session.js";
-import { Settled, sleep } from "./waiting.js";
+import { onAbort, Settled, sleep } from "./waiting.js";
 
 /**
  * Options of a watch over a WebSocket; a server pings its sockets itself, and needs no
@@ -30,7 +30,13 @@ const WAITING_MAX = 64;
 /** What a watch asks of its socket. */
 interface Commands {
   /** Send a command; its reply, which `take` is called with before the message behind it counts. */
-  command(op: string, fields: string, isKept: boolean, take?: (reply: any) => void): Promise<any>;
+  command(
+    op: string,
+    fields: string,
+    isKept: boolean,
+    signal?: AbortSignal,
+    take?: (reply: any) => void,
+  ): Promise<any>;
   /** A watch has ended. */
   left(watch: SocketWatch<any>): void;
 }
@@ -51,6 +57,8 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
   readonly #session: Session;
   readonly #places: Places<D>;
   readonly #options: { [name: string]: unknown };
+  readonly #signal: AbortSignal | undefined;
+  readonly #forget: () => void;
 
   constructor(
     socket: Commands,
@@ -59,11 +67,14 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
     /** Names of all topics that it was made for. */
     readonly topics: string[],
     options: { [name: string]: unknown },
+    signal: AbortSignal | undefined,
   ) {
     this.#socket = socket;
     this.#session = session;
     this.#places = places;
     this.#options = options;
+    this.#signal = signal;
+    this.#forget = onAbort(signal, () => this.close());
   }
 
   /** Where to go on behind the page that was handed out last; undefined before the first answer. */
@@ -77,12 +88,15 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
     // Commands are executed in order: one that subscribes, and is under way, is undone, too.
     if (this.#isLive || this.#isSubscribing) this.#leave();
     this.#isClosed = true;
+    this.#forget();
     this.#socket.left(this);
     this.#wake();
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<WatchPage<D>, void, undefined> {
-    while (!this.#isClosed) {
+    for (;;) {
+      this.#signal?.throwIfAborted();
+      if (this.#isClosed) return;
       if (this.#error !== undefined) throw this.#error;
       if (this.#pages.length > 0) yield this.#pages.shift()!;
       else if (this.#places.isOver) this.close();
@@ -110,7 +124,7 @@ export class SocketWatch<D = any> implements AsyncIterable<WatchPage<D>> {
     // On another connection it is made anew, from where the pages are then.
     const take = (reply: any) => this.#subscribed(reply);
     this.#socket
-      .command("subscribe", fields.slice(1, -1), false, take)
+      .command("subscribe", fields.slice(1, -1), false, undefined, take)
       .catch((error) => this.#refused(error));
   }
 

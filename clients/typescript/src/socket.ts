@@ -7,13 +7,13 @@
 import { appended, encodeRecord, newKey, type BatchOptions } from "./batches.js";
 import { PayloadTooLarge, socketError, unreachable, type TopicsError } from "./errors.js";
 import { encode } from "./json.js";
-import type { Appended, NewRecord } from "./models.js";
+import type { Appended, NewRecord, Signalled } from "./models.js";
 import { beginsOf, parseCursor, Places, type WatchTopics } from "./places.js";
 import { Attempts } from "./retry.js";
 import type { Connected } from "./resource.js";
 import { given, type Session } from "./session.js";
 import { PASSING, SocketWatch, type SocketWatchOptions } from "./socket-watch.js";
-import { Settled, sleep } from "./waiting.js";
+import { onAbort, Settled, sleep } from "./waiting.js";
 
 /** Options of a socket. */
 export interface SocketOptions {
@@ -66,19 +66,23 @@ export class Socket implements AsyncDisposable {
     this.#session = client.session;
   }
 
-  /** Append records as one atomic batch: all of them or none. */
+  /**
+   * Append records as one atomic batch: all of them or none. Where its signal is aborted, whether
+   * they are in the topic is unknown.
+   */
   async publish<D>(
     topic: string,
     records: Iterable<NewRecord<D>>,
-    options: BatchOptions = {},
+    options: Signalled<BatchOptions> = {},
   ): Promise<Appended> {
-    const { idempotency_key = newKey(), ...rest } = options;
+    const { idempotency_key = newKey(), signal, ...rest } = options;
     const encoded = Array.from(records, ({ data, ...of }) => encodeRecord(data, of));
     const fields = encode(given({ topic, idempotency_key, return_seqs: false, ...rest }));
     const answer = await this.command(
       "publish",
       `${fields.slice(1, -1)},"records":[${encoded.join()}]`,
       idempotency_key != null,
+      signal,
     );
     this.#session.position.note(answer.position);
     return appended(answer);
@@ -89,8 +93,9 @@ export class Socket implements AsyncDisposable {
    * pages are not taken leaves its topics meanwhile, so that no more than some pages wait in
    * memory.
    */
-  watch<D = any>(topics: WatchTopics, options: SocketWatchOptions = {}): SocketWatch<D> {
-    const { cursor, from, from_ts, tail, partitions, ...wire } = options;
+  watch<D = any>(topics: WatchTopics, options: Signalled<SocketWatchOptions> = {}): SocketWatch<D> {
+    const { cursor, from, from_ts, tail, partitions, signal, ...wire } = options;
+    signal?.throwIfAborted();
     const begins = beginsOf(topics, { from, from_ts, tail }, partitions);
     for (const other of this.#watches) {
       const taken = Object.keys(begins).find((topic) => other.topics.includes(topic));
@@ -99,15 +104,22 @@ export class Socket implements AsyncDisposable {
     }
     this.#connect();
     const places = new Places<D>(begins, parseCursor(cursor));
-    const watch = new SocketWatch<D>(this, this.#session, places, Object.keys(begins), wire);
+    const watch = new SocketWatch<D>(
+      this,
+      this.#session,
+      places,
+      Object.keys(begins),
+      wire,
+      signal,
+    );
     this.#watches.add(watch);
     if (this.#isOpen) watch.subscribe();
     return watch;
   }
 
   /** The server's time, milliseconds since the epoch. */
-  async ping(): Promise<number> {
-    return (await this.command("ping", "", true)).ts;
+  async ping({ signal }: Signalled = {}): Promise<number> {
+    return (await this.command("ping", "", true, signal)).ts;
   }
 
   /** End the connection: watches end, and commands without a reply reject. */
@@ -124,7 +136,14 @@ export class Socket implements AsyncDisposable {
   // ---------------------------------------------------------------- what a watch asks
 
   /** @internal Send a command; its reply. */
-  command(op: string, fields: string, isKept: boolean, take = (_: any): void => {}): Promise<any> {
+  command(
+    op: string,
+    fields: string,
+    isKept: boolean,
+    signal?: AbortSignal,
+    take = (_: any): void => {},
+  ): Promise<any> {
+    signal?.throwIfAborted();
     this.#connect();
     const id = ++this.#lastId;
     const text = `{"op":"${op}","request_id":${id}${fields && ","}${fields}}`;
@@ -134,7 +153,11 @@ export class Socket implements AsyncDisposable {
     const attempts = new Attempts(this.#session.options.retry);
     this.#commands.set(id, { text, isKept, take, reply, attempts });
     if (this.#isOpen) this.#socket!.send(text);
-    return reply.promise;
+    const forget = onAbort(signal, () => {
+      this.#commands.delete(id);
+      reply.reject(signal!.reason);
+    });
+    return reply.promise.finally(forget);
   }
 
   /** @internal A watch has ended. */
@@ -202,7 +225,7 @@ export class Socket implements AsyncDisposable {
       reply.reject(why);
     }
     for (const watch of this.#watches) watch.lost();
-    if (this.#commands.size + this.#watches.size === 0) this.#socket = undefined;
+    if (this.#commands.size + this.#watches.size === 0) this.#socket = this.#attempts = undefined;
     else await this.#reconnect(why);
   }
 
@@ -231,6 +254,8 @@ export class Socket implements AsyncDisposable {
     const message = this.#session.decode(text);
     const command = this.#commands.get(message.request_id);
     if (command !== undefined) this.#replied(message, command);
+    // A command that its signal has ended.
+    else if (message.request_id !== undefined) return;
     else if (message.op === "error") this.#failed(message);
     else for (const watch of this.#watches) watch.take(message);
   }

@@ -2,6 +2,7 @@
 
 import { expect, test } from "vitest";
 import { Client, InvalidRequest, NotSent, Producer, Unreachable } from "../src/index.js";
+import { Settled } from "../src/waiting.js";
 import { all, fresh, shared } from "./stories.js";
 
 test("records are sent in batches and in order, each with its number", async () => {
@@ -48,6 +49,30 @@ test("`send` waits while too much is not acknowledged, and keeps the order of ca
   expect((await topic.page()).records.map(({ data }) => parseInt(data))).toEqual(
     Array.from({ length: 20 }, (_, n) => n),
   );
+});
+
+test("a `send` that waits ends with its signal, and its record is not sent", async () => {
+  const name = fresh();
+  const mayGo = new Settled<void>();
+  const client = shared.client({
+    fetch: async (input, init) => (await mayGo.promise, fetch(input, init)),
+  });
+  const options = { batch_records: 1, buffer_chars: 1 };
+  const producer = new Producer<number>(client.topic<number>(name), options);
+  const controller = new AbortController();
+
+  const sends = [producer.send(1), producer.send(2, controller), producer.send(3, controller)];
+  sends.push(producer.send(4));
+  controller.abort("enough");
+  const ended = await Promise.all(sends.slice(1, 3).map((sent) => sent.catch((reason) => reason)));
+  mayGo.resolve();
+  const taken = await Promise.all([sends[0]!, sends[3]!]);
+  const refused = await producer.send(5, controller).catch((reason) => reason);
+  await producer.close();
+
+  expect([...ended, refused]).toEqual(["enough", "enough", "enough"]);
+  expect(await Promise.all(taken.map(({ seq }) => seq))).toEqual([1, 2]);
+  expect((await client.topic(name).page()).records.map(({ data }) => data)).toEqual([1, 4]);
 });
 
 test.each([[{ n: NaN }], ["\ud800"], [() => {}], [{ toJSON: () => undefined }]])(

@@ -129,6 +129,64 @@ test("a watch that is closed at once gives its topic free", async () => {
   expect(dataOf(pages)).toEqual([1, 2]);
 });
 
+test("a call that its signal ends is taken back while it is not sent, and its reply is let go", async () => {
+  const [topic, unsent] = [client().topic(fresh()), client().topic(fresh())];
+  await topic.put();
+  const replies: (() => void)[] = [];
+  let holdsBack = false;
+  const connect = (url: string, headers: {}) => {
+    const made = connectWs(url, headers);
+    const listen = made.addEventListener.bind(made) as (kind: string, take: any) => void;
+    const addEventListener = (kind: string, take: any) =>
+      listen(kind, (event: any) =>
+        holdsBack && kind === "message" ? replies.push(() => take(event)) : take(event),
+      );
+    return Object.assign(made, { addEventListener });
+  };
+  await using socket = new Socket(client(), { connect });
+  const controllers = [new AbortController(), new AbortController()] as const;
+  const reasonOf = (call: Promise<unknown>) => call.then(String, (reason) => reason);
+
+  const early = reasonOf(socket.publish(unsent.name, [{ data: 1 }], controllers[0]));
+  controllers[0].abort("early");
+  const watch = socket.watch(topic.name);
+  await socket.ping();
+  holdsBack = true;
+  const calls = [socket.publish(topic.name, [{ data: 2 }], controllers[1])];
+  calls.push(socket.publish("", [{ data: 3 }], controllers[1]));
+  const late = Promise.all([...calls, socket.ping(controllers[1])].map(reasonOf));
+  await until("all replies are there", () => replies.length >= 4);
+  controllers[1].abort("late");
+  holdsBack = false;
+  for (const take of replies) take();
+
+  expect([await early, ...(await late)]).toEqual(["early", "late", "late", "late"]);
+  expect(await reasonOf(socket.ping(controllers[1]))).toBe("late");
+  expect(dataOf(await first(1, watch))).toEqual([2]);
+  await expect(unsent.state()).rejects.toThrow(TopicNotFound);
+});
+
+test("a watch over a socket ends with its signal, and gives its topic free", async () => {
+  const topic = client().topic(fresh());
+  await topic.append(1);
+  await using socket = socketOf();
+  const controller = new AbortController();
+  const { signal } = controller;
+  const seen: unknown[] = [];
+
+  const watching = (async () => {
+    for await (const { records } of socket.watch(topic.name, { signal })) {
+      seen.push(...records.map(({ data }) => data));
+      void socket.ping().then(() => controller.abort("enough"));
+    }
+  })();
+
+  await expect(watching.catch((reason) => reason)).resolves.toBe("enough");
+  expect(seen).toEqual([1]);
+  expect(dataOf(await first(1, socket.watch(topic.name)))).toEqual([1]);
+  expect(() => socket.watch("other", { signal })).toThrow("enough");
+});
+
 test("a connection that cannot be made leaves nothing behind", async () => {
   let isBroken = true;
   const connect: typeof connectWs = (url, headers) => {
