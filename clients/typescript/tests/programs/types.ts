@@ -1,6 +1,6 @@
 // What the types say to a program; it is compiled, and not run.
 
-import { Client, Queue, type Page, type WatchPage } from "topics-client";
+import { Client, Queue, Socket, type Page, type WatchPage } from "topics-client";
 
 interface Order {
   id: number;
@@ -22,6 +22,12 @@ export async function use(client: Client): Promise<void> {
     const typed: WatchPage<Order> = page;
     typed.records.map(({ data, seq }) => data.id + seq);
   }
+  const socket = new Socket(client);
+  await socket.publish("orders", [{ data: { id: 1 } }], { create: false });
+  // @ts-expect-error no such option
+  await socket.publish("orders", [{ data: { id: 1 } }], { foo: 1 });
+  // @ts-expect-error no such option
+  socket.watch("orders", { form: 1 });
   const queue = new Queue<Order>(client, "jobs");
   await queue.put({ max_deliveries: 3, dead_letter: "jobs.dead" });
   await queue.work(async (job) => job.data.id, { keep_results: true }).done;
