@@ -9,7 +9,7 @@ from linearizability.history import Ack, Append, Claim, Delete, Grant, Read
 
 from .agreement import Copy, verdict
 from .load import CAPPED, CONFIG, COPIES, DELETED, KEPT, LOGS, QUEUE, Load
-from .watchers import Seen, Watcher
+from .watchers import EventWatcher, Seen, Watcher
 
 SOURCE, COPIED = next(iter(COPIES.items()))
 
@@ -56,7 +56,7 @@ def run() -> Run:
                 {"$seq": seq, "data": text} for seq, text in rows if (topic, seq) != (DELETED, 2)
             ]
             copy.state[topic] = {"head_seq": 3}
-    watcher = Watcher(load, 1, (*LOGS, COPIED, CAPPED))
+    watcher = EventWatcher(load, 1, (*LOGS, COPIED, CAPPED))
     for topic, seen in watcher.seen.items():
         if topic == CAPPED:
             seen.tombstone(1, 3, "cap")

@@ -44,7 +44,7 @@ export class Client {
    *     page, else http://127.0.0.1:4000
    */
   constructor(url?: string | URL, options: ClientOptions = {}) {
-    const { api_key, timeout_ms = 30_000, retry, bigint = false } = options;
+    const { api_key, timeout_ms = 30_000, retry, bigint } = options;
     this.session = new Session({
       target: parseTarget(url, api_key),
       timeout_ms,

@@ -38,15 +38,19 @@ type Kind = new (message: string, facts: ErrorFacts) => TopicsError;
 
 /** Classes by codes: the words of their names, in small letters. */
 const BY_CODE: { [code: string]: Kind } = {};
+const BY_STATUS: { [status: number]: Kind } = {};
 
 /**
  * A class of errors; its name is a text, which stays as it is where a page's code is minified. A
- * class of a single code is there also where a page does not import it: those are made without the
- * mark by which a bundler leaves out the others.
+ * class of a code or a status is there also where a page does not import it: those are made without
+ * the mark by which a bundler leaves out the others.
+ *
+ * @param status of all answers that are of no other class
  */
-function kind(name: string, Base: Kind = TopicsError): Kind {
+function kind(name: string, Base: Kind = TopicsError, status?: number): Kind {
   const Named = { [name]: class extends Base {} }[name]!;
   Named.prototype.name = name;
+  if (status) (BY_STATUS[status] = Named).prototype.status = status;
   return (BY_CODE[name.replace(/\B[A-Z]/g, "_$&").toLowerCase()] = Named);
 }
 
@@ -75,7 +79,7 @@ export const KeyRequired = kind("KeyRequired", InvalidRequest);
 export type KeyRequired = TopicsError;
 
 /** 413: the body exceeds the server's bound. */
-export const PayloadTooLarge = /* @__PURE__ */ kind("PayloadTooLarge", InvalidRequest);
+export const PayloadTooLarge = kind("PayloadTooLarge", InvalidRequest, 413);
 export type PayloadTooLarge = TopicsError;
 
 /** 400: the topic has several partitions, and the call says none. */
@@ -83,15 +87,15 @@ export const PartitionRequired = kind("PartitionRequired", InvalidRequest);
 export type PartitionRequired = TopicsError;
 
 /** 401: the request has no key, or one that the server does not know. */
-export const Unauthorized = /* @__PURE__ */ kind("Unauthorized");
+export const Unauthorized = kind("Unauthorized", TopicsError, 401);
 export type Unauthorized = TopicsError;
 
 /** 403: the key, or the origin of the page, does not allow this call. */
-export const Forbidden = /* @__PURE__ */ kind("Forbidden");
+export const Forbidden = kind("Forbidden", TopicsError, 403);
 export type Forbidden = TopicsError;
 
 /** 404: what the call names does not exist. */
-export const NotFound = /* @__PURE__ */ kind("NotFound");
+export const NotFound = kind("NotFound", TopicsError, 404);
 export type NotFound = TopicsError;
 
 /** 404: the topic does not exist, and the call does not create it. */
@@ -123,19 +127,19 @@ export const GroupNotFound = kind("GroupNotFound", NotFound);
 export type GroupNotFound = TopicsError;
 
 /** 409: the state of the topic, the group, the job or the watch session forbids the call. */
-export const Conflict = /* @__PURE__ */ kind("Conflict");
+export const Conflict = kind("Conflict", TopicsError, 409);
 export type Conflict = TopicsError;
 
 /** 422: a topic with `discard: "reject"` has no room; nothing was appended. */
-export const TopicFull = /* @__PURE__ */ kind("TopicFull");
+export const TopicFull = kind("TopicFull", TopicsError, 422);
 export type TopicFull = TopicsError;
 
 /** 429: a cap was reached or the server was under load, and still was when the retries ended. */
-export const Throttled = /* @__PURE__ */ kind("Throttled");
+export const Throttled = kind("Throttled", TopicsError, 429);
 export type Throttled = TopicsError;
 
 /** 503: the server replays its log, or shuts down. */
-export const NotReady = /* @__PURE__ */ kind("NotReady");
+export const NotReady = kind("NotReady", TopicsError, 503);
 export type NotReady = TopicsError;
 
 /**
@@ -158,22 +162,11 @@ export type LeaseLost = TopicsError;
 export const NotSent = /* @__PURE__ */ kind("NotSent");
 export type NotSent = TopicsError;
 
-const BY_STATUS: { [status: number]: Kind } = {
-  401: Unauthorized,
-  403: Forbidden,
-  404: NotFound,
-  409: Conflict,
-  413: PayloadTooLarge,
-  422: TopicFull,
-  429: Throttled,
-  503: NotReady,
-};
-
 /**
  * Codes of a WebSocket's errors, which have no status (§7.7), and the status that HTTP gives each;
  * without those that a class is named after.
  */
-const SOCKET_STATUS: { [code: string]: number | undefined } = {
+const SOCKET_STATUS: { [code: string]: number } = {
   internal: 500,
   shutting_down: 503,
   not_leader: 503,
@@ -216,9 +209,7 @@ export function streamError(status: number, message: string, retry_after_ms: num
 export function socketError(error: ErrorBody, retry_after_ms?: number): TopicsError {
   const { code, message, detail } = error;
   const named = BY_CODE[code];
-  const isOf = (Kind?: Kind) => named === Kind || named?.prototype instanceof Kind!;
-  const found = Object.keys(BY_STATUS).find((status) => isOf(BY_STATUS[+status]));
-  const status = SOCKET_STATUS[code] ?? +(found ?? 400);
+  const status = SOCKET_STATUS[code] ?? named?.prototype.status ?? 400;
   return new (named ?? kindOf(status))(message, { code, status, detail, retry_after_ms });
 }
 

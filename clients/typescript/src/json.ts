@@ -23,7 +23,7 @@ const OPAQUE =
  * @param exact integers that a number cannot hold become a `bigint`; else they are rounded
  * @throws SyntaxError the text is no JSON
  */
-export function decode(text: string, exact: boolean): any {
+export function decode(text: string, exact?: boolean): any {
   if (!exact || !LONG_NUMBER.test(text)) return JSON.parse(text);
   const mark = `${randomHex(8)}:`;
   const marked = text.replace(STRING_OR_LONG_NUMBER, (found) =>

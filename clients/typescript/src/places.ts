@@ -69,7 +69,7 @@ export class Places<D> {
   /** Places of which the present stream has said that nothing more comes. */
   readonly #ended = new Set<string>();
   /** There was an answer. */
-  hasBegun = false;
+  hasBegun?: boolean;
 
   readonly #begins: { [topic: string]: Begin };
   readonly #cursor: { [name: string]: number } | string | undefined;
@@ -88,7 +88,7 @@ export class Places<D> {
 
   /** All topics are gone. */
   get isOver(): boolean {
-    return this.hasBegun && this.#places.size === 0;
+    return !!this.hasBegun && this.#places.size === 0;
   }
 
   /** Positions by name, as a cursor of the API (§7.2); undefined before the first answer. */
@@ -224,7 +224,7 @@ export function beginsOf(
 ): { [topic: string]: Begin } {
   if (typeof topics === "string") topics = [topics];
   const named = Array.isArray(topics)
-    ? topics.map((topic) => [topic, {}] as const)
+    ? topics.map((topic): [string, Begin?] => [topic])
     : Object.entries(topics);
   const begins = named.map(([topic, begin]) => {
     // A cursor that a program has not yet is none.

@@ -146,7 +146,7 @@ async function* readPartition<D>(
   session: Session,
   topic: string,
   {
-    follow = false,
+    follow,
     wait_ms = follow ? WAIT_MS_MAX : 0,
     limit,
     page_records = PAGE_RECORDS,

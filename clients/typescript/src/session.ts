@@ -37,7 +37,7 @@ export interface SessionOptions {
   target: Target;
   timeout_ms: number;
   retry: Retry;
-  bigint: boolean;
+  bigint: boolean | undefined;
   fetch: typeof fetch;
 }
 

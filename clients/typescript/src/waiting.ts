@@ -50,7 +50,7 @@ export class Settled<T> {
 /** A signal that is aborted when a time is over, or another signal is. */
 export class Deadline {
   /** The time was over. */
-  isOver?: boolean;
+  isOver = false;
   readonly #controller = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
   readonly #forget: () => void;

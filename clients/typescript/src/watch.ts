@@ -53,7 +53,7 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
   readonly #options: { [name: string]: unknown };
   readonly #connection: EventConnection;
   readonly #closing: Deadline;
-  readonly #isLenient: boolean;
+  readonly #isLenient: boolean | undefined;
   #watched: WatchSession | undefined;
   /** The id that the stream is opened with: what arrived last. */
   #id: string | undefined;
@@ -69,7 +69,7 @@ export class Watch<D = any> implements AsyncIterable<WatchPage<D>>, AsyncDisposa
       tail,
       partitions,
       cursor,
-      lenient = false,
+      lenient,
       on_connection,
       signal,
       ...options

@@ -388,7 +388,7 @@ export class Worker<D = any> implements Keeper<D>, AsyncDisposable {
 function reasonOf(error: unknown): string {
   let text: string;
   try {
-    text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+    text = String(error);
   } catch {
     // An object of a program's own may refuse to be a text.
     text = typeof error;
