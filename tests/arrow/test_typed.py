@@ -102,6 +102,7 @@ MIDNIGHT = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
         (pa.decimal128(10, 2), "1E+2", Decimal("100.00")),
         (pa.decimal128(10, 2), "-0e400", Decimal("0.00")),
         (pa.decimal128(10, 2), "1e-40", "bad"),
+        pytest.param(pa.decimal128(10, 2), "1." + "0" * 900_000, Decimal("1.00"), id="many zeros"),
         # Of these Arrow makes other numbers, the remainders of 2^128.
         (pa.decimal128(38, 0), "3.5e38", "bad"),
         (pa.decimal128(38, 0), "9.5e37", Decimal("95" + "0" * 36)),

@@ -160,8 +160,10 @@ def _of_decimal(text: str, wanted: pa.DataType, _rounded: Rounded) -> Decimal:
         raise Unfit(f"{text[:40]} is no number")
     if not said:
         return Decimal((sign, (0,), -wanted.scale))
-    while digits[-1] == 0:
-        digits, exponent = digits[:-1], exponent + 1
+    end = len(digits)
+    while digits[end - 1] == 0:
+        end -= 1
+    digits, exponent = digits[:end], exponent + len(digits) - end
     zeros = exponent + wanted.scale
     if zeros < 0 or len(digits) + zeros > wanted.precision:
         raise Unfit(f"{text[:40]} does not fit {wanted}")

@@ -1,10 +1,9 @@
-"""What stands on the command line; and, before something is destroyed, what would be hit, and whether that is meant."""
+"""Before something is destroyed: what would be hit, and whether that is meant."""
 
 import json
 import sys
 
 import click
-from click.core import ParameterSource
 
 from topics.cli.exits import REFUSED, UNUSABLE, Stop
 from topics.cli.printing import confirmed, say, say_json
@@ -13,11 +12,6 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do it without askin
 dry_run_option = click.option(
     "--dry-run", is_flag=True, help="Say what would be changed, and change nothing."
 )
-
-
-def is_given(option: str) -> bool:
-    """Whether an option stands on the command line."""
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def confirm(what: str, *, yes: bool) -> None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topics.cli.asking import is_given
 from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted
 from topics.cli.offline import refusals
 from topics.cli.printing import print_table, say, say_json
 from topics.cli.progress import byte_bar
+from topics.cli.typed import is_typed
 
 if TYPE_CHECKING:
     from topics.backup.layout import Manifest
@@ -68,7 +68,7 @@ def command(
         raise Stop("--list and --verify exclude each other", UNUSABLE)
     if (is_list or is_verify) and keep is not None:
         raise Stop("--keep comes with a new backup", UNUSABLE)
-    if url is not None and is_given("data_dir"):
+    if url is not None and is_typed("data_dir"):
         raise Stop("--data-dir and --url exclude each other", UNUSABLE)
     with refusals(dest):
         if is_list:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from topics.cli.asking import is_given
 from topics.cli.completion import topic_argument
 from topics.cli.exits import INTERRUPTED, LOST, OK, UNUSABLE, Stop
 from topics.cli.export_care import compact, reconcile, repair, status, verify
@@ -23,6 +22,7 @@ from topics.cli.export_place import failures, opened, place_option, size_bytes
 from topics.cli.moments import age_ms
 from topics.cli.printing import say, say_json
 from topics.cli.target import with_client
+from topics.cli.typed import is_typed
 
 if TYPE_CHECKING:
     from topics.arrow.source import TopicSource
@@ -184,7 +184,7 @@ def run(client: "Client", topics: tuple[str, ...], to: Path, **given: Any) -> in
     if len(set(topics)) < len(topics):
         raise click.UsageError("a topic is named twice")
     for option in ("min_age", "require_reader", "yes"):
-        if is_given(option) and not given["then_delete"]:
+        if is_typed(option) and not given["then_delete"]:
             raise click.UsageError(f"--{option.replace('_', '-')} is for --then-delete")
     if given["then_delete"] and given["follow"] is not None:
         raise click.UsageError("--then-delete and --follow exclude each other")

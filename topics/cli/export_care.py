@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from topics.cli.asking import is_given
 from topics.cli.exits import CORRUPT, OK, UNUSABLE, Stop, counted, were
 from topics.cli.export_place import (
     failures,
@@ -20,6 +19,7 @@ from topics.cli.export_place import (
 from topics.cli.export_progress import compared_line
 from topics.cli.printing import print_table, publicly, say, say_json, shown
 from topics.cli.target import with_client
+from topics.cli.typed import is_typed
 from topics.protocol.model.names import partition_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _are_tables(to: Path) -> bool:
 @_directory
 @place_option
 @_json
-@partial(with_client, is_needed=lambda: is_given("url"))
+@partial(with_client, is_needed=lambda: is_typed("url"))
 def status(client: "Client | None", to: Path, path: Path | None, as_json: bool) -> int:
     """What is exported in DIR, topic by topic; with --path or --url, how far behind it is."""
     with failures(to):

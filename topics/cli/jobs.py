@@ -107,7 +107,6 @@ def show(client: "Client", queue: str, seq: int, wait_s: float | None, as_json: 
     if as_json:
         print_json(job)
         return
-
     output()
     rows = [
         ("job", str(job.seq)),

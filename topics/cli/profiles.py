@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
-from click.core import ParameterSource
 
 from topics.cli.exits import UNUSABLE, Stop
 from topics.cli.printing import say_fields, say_json
+from topics.cli.typed import is_typed
 from topics.service_links import is_service_link
 from topics.visible import without_password
 
@@ -161,16 +161,15 @@ def choose_server(
     """
     root = context.find_root()
     name: str | None = root.params.get("profile")
-    is_named = root.get_parameter_source("profile") is ParameterSource.COMMANDLINE
-    is_url_typed = context.get_parameter_source("url") is ParameterSource.COMMANDLINE
-    if is_named and is_url_typed:
+    is_named = is_typed("profile", root)
+    if is_named and is_typed("url", context):
         raise Stop("give --url or --profile, not both", UNUSABLE)
     if url is not None and not is_named:
         return url, api_key
     profile = find_profile(name) if name else _default_profile()
     if profile is None:
         return local_url(), api_key
-    if context.get_parameter_source("api_key") is ParameterSource.COMMANDLINE:
+    if is_typed("api_key", context):
         return profile.url, api_key
     return profile.url, profile.secret() or api_key
 

@@ -185,7 +185,6 @@ def get(client: "Client", name: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-
     output()
     rows = [
         ("schedule", found.schedule),
@@ -212,7 +211,6 @@ def get(client: "Client", name: str, as_json: bool) -> None:
 
 def _said_beside(record: "ScheduledRecord") -> list[tuple[str, str]]:
     """What a record says beside its data."""
-
     given = [(name, getattr(record, name)) for name in ("tag", "node", "meta", *FIELDS)]
     return [
         (name, value if isinstance(value, str) else encoded(value).decode())

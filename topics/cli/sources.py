@@ -503,7 +503,7 @@ _PARSERS: Final[dict[str, Callable[[bytes, Shape], NewRecord]]] = {
 
 
 def rows(lines: Lines) -> Iterator[list[str]]:
-    """The rows of CSV.  Raises BadLine: They are none."""
+    """The rows of CSV.  Raises BadLine: a line is not CSV."""
     # `csv.reader` takes another line only while a quoted field is open.  So between two rows, the
     # offset is the end of the last one.
     csv.field_size_limit(LINE_BYTES_MAX)

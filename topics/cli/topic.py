@@ -173,7 +173,6 @@ def plain(value: Any) -> dict[str, Any]:
 
 def print_json(value: Any) -> None:
     """A model as one line of JSON."""
-
     output()
     say_json(encoded(value))
 

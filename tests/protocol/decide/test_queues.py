@@ -596,7 +596,7 @@ def test_a_window_may_be_opened_and_shut_by_a_put() -> None:
     assert engine.claim(node="a") is None
     engine.put("q", type="queue")
 
-    assert engine.claimed(node="b") == [1]
+    assert engine.claimed(node="b", wait_ms=1000) == [1]
     engine.now_ms += 100
     engine.work_off()
     assert given(engine) == [[2]]

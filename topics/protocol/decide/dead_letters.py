@@ -190,18 +190,11 @@ class DeadLetters:
         left_bytes = topic.size_bytes - size_bytes
         spans_known = raw if is_logged else b""
         cause = DeadLettered(topic.topic_id, spans_known, len(jobs), left, left_bytes)
-        is_in_ring = self._unit.admission.is_in_ring(topic)
-        copies = gather(extents, texts, stamp=stamp, hop=is_in_ring)
-        if is_in_ring and (is_over := copies.hops > HOPS_MAX).any():
-            # A ring that an older version let in ends where a ring of routers does: the job stays.
-            if not is_over.all():
-                return self._read_halves(topic, queue, jobs, moment)
-            return self._refuse(topic, jobs, moment)
-        if unkeyed := self._unkeyed(topic, copies):
-            # A compacted topic takes the others.
-            self._refuse(topic, [jobs[at] for at in unkeyed], moment)
-            keyed = [job for at, job in enumerate(jobs) if at not in unkeyed]
-            return self._read(topic, queue, keyed, moment) if keyed else Gate.NOW
+        copies = gather(extents, texts, stamp=stamp, hop=self._unit.admission.is_in_ring(topic))
+        if refused := self._refused(topic, copies):
+            self._refuse(topic, [jobs[at] for at in refused], moment)
+            others = [job for at, job in enumerate(jobs) if at not in refused]
+            return self._read(topic, queue, others, moment) if others else Gate.NOW
         try:
             dest = self._dest(topic, copies, moment)
             letter, kept = Letter(dest.name, dest.head_seq + 1), self._ended.known_of(topic, jobs)
@@ -218,12 +211,14 @@ class DeadLetters:
                 return self._read_halves(topic, queue, jobs, moment)
             return self._refuse(topic, jobs, moment)
 
-    def _unkeyed(self, topic: Topic, copies: Copies) -> set[int]:
-        """Which of the copies the dead-letter topic refuses because they have no key (§2)."""
+    def _refused(self, topic: Topic, copies: Copies) -> set[int]:
+        """Which of the copies the dead-letter topic never takes: those without a key where it is compacted (§2); and in
+        a ring that an older version let in, those that end where a ring of routers does."""
+        refused = set(np.flatnonzero(copies.hops > HOPS_MAX).tolist())
         dest = self._state.topics.get(topic.config.dead_letter or "")
-        if dest is None or not dest.config.is_compacted:
-            return set()
-        return {*unkeyed_of(copies.tags, copies.form, len(copies))}
+        if dest is not None and dest.config.is_compacted:
+            refused.update(unkeyed_of(copies.tags, copies.form, len(copies)))
+        return refused
 
     def _refuse(self, topic: Topic, jobs: list[Job], moment: Moment) -> Gate:
         """They stay, and are tried again after a pause."""

@@ -210,7 +210,7 @@ class QueueCommands:
             waiting.closes_ms = None
             if waiting.waiters:
                 self._hand_out(topic, queue, waiting, moment)
-        if waiting.closes_ms is None or waiting.closes_ms > moment.now_ms:
+        if not waiting.is_served_on(moment.now_ms):
             for token in waiting.take_ended(moment.now_ms):
                 self._answer(token, topic, None, self._limit_of(topic, queue, moment.now_ms))
         self._waiting.set_alarm(topic.topic_id, queue.next_ms())
@@ -273,11 +273,9 @@ class QueueCommands:
         waiting = self._waiting.find(topic.topic_id)
         if waiting is not None and (waiting.waiters or waiting.closes_ms is not None):
             self._serve(topic, waiting, moment)  # first come, first served
-        may_take = not topic.config.claim_jitter_ms
-        may_take &= queue.backlog is None or not queue.backlog.lags
-        if waiting is not None and waiting.closes_ms is not None and command.wait_ms:
-            may_take = False  # others get theirs in the turns that follow
-        if may_take:
+        lags = queue.backlog is not None and queue.backlog.lags
+        is_behind = waiting is not None and waiting.is_served_on(moment.now_ms)
+        if not (topic.config.claim_jitter_ms or lags or (is_behind and command.wait_ms)):
             limit, waits = command.limit, ""
             if queue.is_paced(topic.config):
                 allowed, waits = self._leases.allowed(topic, queue, moment.now_ms)

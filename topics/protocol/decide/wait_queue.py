@@ -56,6 +56,10 @@ class WaitQueue:
         # A window that is open closes by the clock, even where every claim in it was cancelled.
         return not self.waiters and not self.streams and self.closes_ms is None
 
+    def is_served_on(self, now_ms: int) -> bool:
+        """Whether a turn was too short for all waiters: those that are left get jobs in the turns that follow."""
+        return self.closes_ms is not None and self.closes_ms <= now_ms
+
     def next_end_ms(self) -> int | None:
         """When the next claim's time is over."""
         while self.ends and self.ends[0][2] not in self.waiters:

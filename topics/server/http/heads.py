@@ -38,8 +38,8 @@ class Judged(msgspec.Struct):
         has_kind: It says what its body is, and that is JSON.  Where a body is optional, this is not
             known before the body is, unless the head says how long that is.
         is_gzipped: Its body is.
-        is_strict: What nobody would read of the request is refused.  At first, whether it is where the head says
-            nothing of it.
+        is_strict: What nobody would read of the request is refused.  Made with the server's default, which the
+            head may overrule.
         is_sound: It was checked whole, and the head alone is no reason to refuse it.
         parser: Makes a command of it; None of a probe and a stream.
     """
