@@ -514,7 +514,9 @@ class Traffic:
         answer = self.call(command, lambda: self.world.model.delete(name, before_seq, match))
         self._check_state(name, answer)
         if answer is not None and match is not None:
-            bound = answer["head_seq"] + 1 if before_seq is None else before_seq
+            # Nothing that comes after the delete is its: others append while the check reads.
+            end_seq = answer["head_seq"] + 1
+            bound = end_seq if before_seq is None else min(before_seq, end_seq)
             self._check_deleted(name, match, bound)
 
     def _check_deleted(self, name: str, match: str, bound: int) -> None:
