@@ -46,6 +46,7 @@ UNMEASURED: Final = (
     *("test_a_kill_takes_nothing", "test_recovery_may_be_cut_anywhere_and_run_again"),
     *("test_groups_and_their_offsets_are_what_the_log_says", "test_any_story_may_end_at_any_step"),
     *("test_a_delete_in_parts_is_decided_at_one_moment", "test_201_is_what_made_something"),
+    *("test_jobs_are_given_in_their_order", "test_groups_are_forgotten_all_the_time"),
     *("test_a_read_in_parts_is_a_page_of_its_last_turn", "test_an_answer_is_what_its_model_says"),
 )
 """Tests among them that take long and reach nothing that others do not, as coverage's contexts show: to trace a

@@ -632,7 +632,7 @@ def bugs() -> Iterator[Bug]:
 
         patch.setattr(GroupOrder, "__init__", begun)
 
-    yield Bug(two_of_a_group_in_flight, "claimed|may not be|blocked", 2)
+    yield Bug(two_of_a_group_in_flight, "claimed|may not be|blocked", 5)
 
     def priority_ignored_behind_sealed_runs(patch: Patch) -> None:
         _without(patch, "priority")
@@ -649,7 +649,7 @@ def bugs() -> Iterator[Bug]:
 
         patch.setattr(Backlog, "sealed", lambda *_: b"")
 
-    yield Bug(options_not_sealed, "found|claimed", 0)
+    yield Bug(options_not_sealed, "found|claimed", 3)
 
     def unique_key_freed_by_a_claim(patch: Patch) -> None:
         from topics.protocol.state.queue import Queue
@@ -664,21 +664,21 @@ def bugs() -> Iterator[Bug]:
 
         patch.setattr(Queue, "lease", lease)
 
-    yield Bug(unique_key_freed_by_a_claim, "seqs", 0)
+    yield Bug(unique_key_freed_by_a_claim, "seqs", 1)
 
     def hold_forgotten_by_a_checkpoint(patch: Patch) -> None:
         from topics.protocol.state.unique_jobs import UniqueJobs
 
         patch.setattr(UniqueJobs, "image", lambda _: b"")
 
-    yield Bug(hold_forgotten_by_a_checkpoint, "seqs", 0)
+    yield Bug(hold_forgotten_by_a_checkpoint, "seqs", 37)
 
     def rate_forgotten_by_a_start(patch: Patch) -> None:
         from topics.protocol.state.job_starts import JobStarts
 
         patch.setattr(JobStarts, "begin", lambda *_: None)
 
-    yield Bug(rate_forgotten_by_a_start, "claimed|may not be|jobs are left", 0)
+    yield Bug(rate_forgotten_by_a_start, "claimed|may not be|jobs are left", 2)
 
     def expiry_forgotten_after_a_start(patch: Patch) -> None:
         _without(patch, "expires_ms")
@@ -697,14 +697,14 @@ def bugs() -> Iterator[Bug]:
 
         patch.setattr(Queue, "pass_through", passed)
 
-    yield Bug(keys_outlive_what_caps_and_time_take, "seqs", 0)
+    yield Bug(keys_outlive_what_caps_and_time_take, "seqs", 4)
 
     def caps_take_leased_jobs(patch: Patch) -> None:
         from topics.protocol.commit.admission import Admission
 
         patch.setattr(Admission, "first_held", lambda *_: None)
 
-    yield Bug(caps_take_leased_jobs, "found|cannot ack", 0)
+    yield Bug(caps_take_leased_jobs, "found|cannot ack", 23)
 
     def removed_jobs_count_as_delayed(patch: Patch) -> None:
         from topics.protocol.state.backlog import Backlog

@@ -256,10 +256,10 @@ BUGS: dict[str, Bug] = {
             tick_is_not_in_the_entry_of_its_record,
             "a tick is none of the list|a tick happened twice",
         ),
-        Bug(tick_is_over_before_its_record, "a tick is lost"),
+        Bug(tick_is_over_before_its_record, "a tick is lost", 1),
         Bug(missed_are_not_counted, "missed ticks are not counted"),
-        Bug(image_of_a_later_moment, "counted twice|counted that were not|twice"),
-        Bug(left_out_of_a_checkpoint, "a schedule is gone"),
+        Bug(image_of_a_later_moment, "counted twice|counted that were not|twice", 5),
+        Bug(left_out_of_a_checkpoint, "a schedule is gone", 10),
         Bug(late_tick_happens, "a tick happened late"),
     )
 }
