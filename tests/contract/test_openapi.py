@@ -187,6 +187,7 @@ def seen_of_partitions(seen: Seen, name: str) -> None:
     seen.ok("POST", path, {"records": records[:1]})
     seen.ok("POST", f"{path}/diff", {"partition": 1})
     seen.ok("GET", f"{path}/records?partition=1")
+    seen.ok("GET", f"{path}/latest")
     seen.ok("GET", path)
     seen.ok("POST", f"{path}/delete", {"partition": 1, "before_seq": 2})
     seen.ok("POST", f"{path}/purge", {"partition": 0, "keep": 0})

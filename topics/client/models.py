@@ -252,10 +252,14 @@ class StablePage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
 
 
 class LatestPage(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
-    """The newest records of some tags; without `next_cursor` there are no more."""
+    """The newest records of some tags; without `next_cursor` there are no more.
+
+    `partitions` is parallel to `records` where the topic has several, and else empty.
+    """
 
     records: list[R]
     epoch: str
+    partitions: list[int] = []
     next_cursor: str | None = None
 
     def __repr__(self) -> str:

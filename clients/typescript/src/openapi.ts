@@ -1380,10 +1380,12 @@ export interface components {
         };
         /** LatestRecords */
         LatestRecords: {
-            /** @description One for each tag, in the order of their numbers. */
+            /** @description One for each tag, by partition, in each in the order of their numbers. */
             records: components["schemas"]["TopicRecord"][];
             /** @description Which instance of the name this is. */
             epoch: string;
+            /** @description Of a topic with several: the partition of each record of `records`. */
+            partitions?: number[];
             /** @description Where to go on, as `?cursor=`; absent on the last page. */
             next_cursor?: string;
         };

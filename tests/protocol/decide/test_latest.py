@@ -13,6 +13,7 @@ from topics.protocol.decide import latest
 from topics.protocol.model.commands import AddPartitions, AppendBatch, ReadLatest
 from topics.protocol.model.errors import Corrupt, ErrorCode
 from topics.protocol.model.outcomes import Latest, Parked
+from topics.protocol.model.partitioner import partition_of_key
 from topics.protocol.model.tags import TagRange, begins_with, equals
 from topics.store.runs import SealedRun
 
@@ -327,6 +328,24 @@ def test_a_tag_is_looked_for_in_its_partition_and_then_in_the_others() -> None:
     assert {tag: pairs(read(engine, tag))[tag] for tag in tags} == want
     engine.delete(match="k.0")
     assert refusal(read, engine, "k.0").code.code == "record_not_found"
+
+
+def test_each_record_of_several_partitions_has_the_number_of_its_own() -> None:
+    """A seq says which record is meant only beside its partition; one partition needs no number. (§2.1, §3.5)"""
+    engine = Harness()
+    engine.put(partitions=3)
+    tags = [f"k.{n}" for n in range(20)]
+    engine.append(*(tagged(tag, tag) for tag in tags))
+
+    page = read(engine, None, "k.")
+    places = list(zip(page["partitions"], (each["$seq"] for each in page["records"]), strict=True))
+    assert places == sorted(places)
+    for (partition, seq), record in zip(places, page["records"], strict=True):
+        [found] = engine.diff(seq - 1, limit=1, partition=partition)["records"]
+        assert found["data"] == record["data"]
+    one = read(engine, "k.7")
+    assert one["partitions"] == [partition_of_key(b"k.7", 3)]
+    assert "partitions" not in read(filled(), "a.2")
 
 
 def test_what_expired_in_any_partition_is_not_the_latest() -> None:

@@ -87,15 +87,18 @@ class LatestReads:
                 {"topic": topic.name, "tag": command.tag[:256]},
             )
         shown = page[:taken]
-        extents, names = [], list[object]()
-        for search in dict.fromkeys(place.search for place in shown):
+        extents, names, partitions = [], list[object](), list[int]()
+        found = {place.search for place in shown}
+        for search in sorted(found, key=lambda each: each.topic.partition):
             seqs = sorted(place.seq for place in shown if place.search is search)
             extents += search.topic.runs.extents_of(seqs)
             names += [search.topic.epoch, *seqs]
+            partitions += [search.topic.partition] * len(seqs)
         after = shown[-1].tag.decode() if taken < len(page) else None
         return Latest(
             records=Records(extents, tags=command.include_tags, meta=command.include_meta),
             epoch=topic.epoch,
+            partitions=partitions if topic.others else (),
             after=after,
             tag=latest_tag(command, names, after),
         )

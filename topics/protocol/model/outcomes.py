@@ -330,15 +330,17 @@ class StablePage(Outcome, frozen=True):
 
 
 class Latest(Outcome, frozen=True):
-    """§3.5: the latest records of tags, in the order of their seqs.
+    """§3.5: the latest records of tags, by partition, and in each in the order of their seqs.
 
     Attributes:
+        partitions: The number of each record's, where the topic has several; else empty.
         after: The tag that the next page begins behind; None on the last page.
         tag: Names the answer, as that of a `StablePage` does.
     """
 
     records: Records
     epoch: str
+    partitions: Sequence[int]
     after: str | None
     tag: str
 

@@ -259,6 +259,7 @@ OUTCOMES: Final[Mapping[type[Outcome], st.SearchStrategy[Any]]] = {
         outcomes.Latest,
         records=st.just(Records(())),
         epoch=EPOCHS,
+        partitions=st.lists(NATURALS),
         after=st.none() | TEXTS,
         tag=TEXTS,
     ),

@@ -248,9 +248,14 @@ class StablePage(msgspec.Struct, kw_only=True):
 
 class LatestRecords(msgspec.Struct, kw_only=True):
     records: Annotated[
-        list[TopicRecord], Meta(description="One for each tag, in the order of their numbers.")
+        list[TopicRecord],
+        Meta(description="One for each tag, by partition, in each in the order of their numbers."),
     ]
     epoch: Epoch
+    partitions: Annotated[
+        list[Natural] | UnsetType,
+        Meta(description="Of a topic with several: the partition of each record of `records`."),
+    ] = UNSET
     next_cursor: NextCursor = UNSET
 
 
@@ -318,6 +323,8 @@ def _stable_page(outcome: outcomes.StablePage) -> tuple[bytes, bytes]:
 
 def _latest(outcome: outcomes.Latest) -> tuple[bytes, bytes]:
     tail = b'],"epoch":"%b"' % outcome.epoch.encode()
+    if outcome.partitions:
+        tail += b',"partitions":' + encode(outcome.partitions)
     if outcome.after is not None:
         tail += b',"next_cursor":"%b"' % list_cursor(outcome.after).encode()
     return b'{"records":[', tail
