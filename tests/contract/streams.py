@@ -207,14 +207,20 @@ class Ws:
     """`GET /v0/ws`, with text and close frames only (RFC 6455)."""
 
     def __init__(
-        self, port: int, *, receive_bytes: int | None = None, api_key: str = "none"
+        self,
+        port: int,
+        *,
+        receive_bytes: int | None = None,
+        api_key: str = "none",
+        query: str = "",
+        prefer: str = "",
     ) -> None:
         self.socket = connected(port, receive_bytes)
         self._wire = b""
         key = base64.b64encode(os.urandom(16)).decode()
         self.socket.sendall(
-            f"GET /v0/ws HTTP/1.1\r\nHost: localhost:{port}\r\nUpgrade: websocket\r\n"
-            f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\n"
+            f"GET /v0/ws{query} HTTP/1.1\r\nHost: localhost:{port}\r\nUpgrade: websocket\r\n"
+            f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nPrefer: {prefer}\r\n"
             f"Authorization: Bearer {api_key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
         )
         while b"\r\n\r\n" not in self._wire:
@@ -279,15 +285,18 @@ class Ws:
 class Ws2(Ws):
     """The same over HTTP/2 (RFC 8441); its end is the end of the stream."""
 
-    def __init__(self, port: int, *, api_key: str = "none") -> None:
+    def __init__(
+        self, port: int, *, api_key: str = "none", query: str = "", prefer: str = ""
+    ) -> None:
         self.socket = connected(port)
         self._wire = b""
         self._is_answered = False
         self._h2 = h2.connection.H2Connection(h2.config.H2Configuration())
         self._h2.initiate_connection()
         head = [(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http")]
-        head += [(":path", "/v0/ws"), (":authority", f"localhost:{port}")]
+        head += [(":path", f"/v0/ws{query}"), (":authority", f"localhost:{port}")]
         head += [("authorization", f"Bearer {api_key}"), ("sec-websocket-version", "13")]
+        head += [("prefer", prefer)]
         self._h2.send_headers(1, head)
         self.socket.sendall(self._h2.data_to_send())
         while not self._is_answered:

@@ -1,8 +1,13 @@
 """What makes the API pleasant to type at: strictness, suggestions, lines that end (decision 90)."""
 
+from contextlib import closing
+from typing import Any
+
 import pytest
 
 from .api import Api
+from .server import Server
+from .streams import Ws, Ws2, until
 from .wire import Answer
 
 STRICT = {"prefer": "handling=strict", "content-type": "application/json"}
@@ -58,6 +63,30 @@ def test_strictness_reaches_every_record_of_a_batch(api: Api, name: str, count: 
     assert refusal(answer) == (400, "invalid_request", "tag")
     assert f"`$.records[{count - 1}].tags`" in answer.json["error"]["message"]
     assert api.ask("GET", f"/v0/topics/{name}").status == 404
+
+
+@pytest.mark.parametrize("kind", [Ws, Ws2])
+@pytest.mark.parametrize(
+    "asked", [{"prefer": "handling=strict"}, {"query": "?handling=strict"}], ids=["header", "query"]
+)
+def test_a_socket_is_strict_where_its_handshake_asks_for_it(
+    server: Server, name: str, kind: Any, asked: dict[str, str]
+) -> None:
+    """In a header, or in the query, where a browser can send no header; a message is refused with its id, and the
+    socket stays. (§7.7)"""
+    misspelled = {"op": "publish", "topic": name, "records": [{"data": 1, "tagg": "a"}]}
+    lenient, strict = kind(server.port), kind(server.port, **asked)
+    with closing(lenient.socket), closing(strict.socket):
+        lenient.say(**misspelled)
+        until(lenient, "ack")
+        strict.say(**misspelled, request_id="one")
+        refused = until(strict, "error", request_id="one").fields
+        strict.say(op="publish", topic=name, records=[{"data": 1, "tag": "a"}])
+        appended = until(strict, "ack").fields
+
+    assert refused["code"] == "invalid_request"
+    assert refused["detail"]["did_you_mean"] == "tag"
+    assert appended["first_seq"] == 2
 
 
 def test_a_wrong_value_of_a_list_is_answered_with_the_list(api: Api, name: str) -> None:

@@ -174,7 +174,7 @@ export class Socket implements AsyncDisposable {
     const { url, headers } = this.#session.options.target;
     const { connect = connectGlobally } = this.#options;
     const socket = connect(
-      `${url.replace(/^http/, "ws")}/v0/ws`,
+      `${url.replace(/^http/, "ws")}/v0/ws?handling=strict`,
       given({ authorization: headers.authorization }) as {},
     );
     this.#socket = socket;

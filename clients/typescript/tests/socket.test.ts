@@ -91,6 +91,8 @@ test("a command that is refused rejects, and the socket stays (§7.7)", async ()
   await expect(socket.publish(topic, [{ data: "x".repeat(9 << 20) }])).rejects.toThrow(
     PayloadTooLarge,
   );
+  const misspelled = { tagg: "a" } as object;
+  await expect(socket.publish(topic, [{ data: 1, ...misspelled }])).rejects.toThrow("mean tag?");
   expect((await socket.publish(topic, [{ data: 1 }])).seqs).toEqual([1]);
 });
 

@@ -72,6 +72,9 @@ def test_readers_are_as_strict_as_the_server(start: Callable[..., WithReaders]) 
     server = start(1, handling="strict")
 
     assert ask(server.http(), "GET", "/v0/limits?tuch=1").status == 400
+    client = talk(server)
+    client.say(op="ping", request_idd=1)
+    assert client.next().fields["detail"]["did_you_mean"] == "request_id"
 
 
 @pytest.mark.parametrize("kind", [Ws, Ws2])

@@ -18,7 +18,11 @@ from topics.protocol.faces.http.negotiation import check_content_type
 from topics.protocol.faces.http.query import parse_query
 from topics.protocol.faces.http.queues import parse_work
 from topics.protocol.faces.http.route import NO_BODY, BodyRule, Parser, Probe, Request, StreamKind
-from topics.protocol.faces.http.strictness import require_known_fields, require_known_parameters
+from topics.protocol.faces.http.strictness import (
+    require_known_fields,
+    require_known_parameters,
+    socket_is_strict,
+)
 from topics.protocol.faces.http.trace_context import traced
 from topics.protocol.model.access import Caller, gone
 from topics.protocol.model.commands import Append, Command
@@ -241,7 +245,12 @@ class Admitted(msgspec.Struct, eq=False):
         try:
             if self._judged.route.target is not StreamKind.SOCKET:
                 raise Rejection(ErrorCode.NOT_FOUND, "no WebSocket here")
-            opening: StreamOpening[WatchSocket, Socket] = StreamOpening(call, self._begin_socket)
+            query = parse_query(self._query)
+            is_strict = socket_is_strict(query, otherwise=self._judged.is_strict)
+            if is_strict:
+                require_known_parameters(self._judged.route, query)
+            begin = partial(self._begin_socket, is_strict=is_strict)
+            opening: StreamOpening[WatchSocket, Socket] = StreamOpening(call, begin)
             found = self._service.socket(self._slot, opening.opened)
             if isinstance(found, Ticket):
                 opening.ticket = found
@@ -250,7 +259,7 @@ class Admitted(msgspec.Struct, eq=False):
         except Rejection as refusal:
             return call.refuse(refusal)
 
-    def _begin_socket(self, stream: WatchSocket) -> Socket:
+    def _begin_socket(self, stream: WatchSocket, *, is_strict: bool) -> Socket:
         from topics.server.http.socket_feed import SocketFeed
 
         call = self._call
@@ -258,7 +267,7 @@ class Admitted(msgspec.Struct, eq=False):
         call.observe(101)
         call.forget_secrets()
         client = self._slot.connect("websocket", stream.state)
-        return SocketFeed(self._service, stream, self._slot, client)
+        return SocketFeed(self._service, stream, self._slot, client, is_strict=is_strict)
 
     def too_large(self) -> Answer:
         return self._call.refuse(too_large(self.max_body_bytes), close=True)

@@ -14,6 +14,7 @@ from topics.protocol.driver.reply import Reply, Ticket
 from topics.protocol.driver.streams import StreamEnd
 from topics.protocol.faces.http import websocket
 from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
+from topics.protocol.faces.http.strictness import require_known_in_message
 from topics.protocol.model.access import gone
 from topics.protocol.model.errors import ErrorCode, Rejection
 from topics.protocol.model.outcomes import Appended
@@ -38,15 +39,23 @@ class SocketFeed:
         stream: What it is subscribed to: nothing yet.
         slot: Says who asks.
         client: Leaves with the socket.
+        is_strict: What nobody would read of a message is refused.
     """
 
     is_binary = False
 
     def __init__(
-        self, service: Service, stream: WatchSocket, slot: Slot, client: Client | None = None
+        self,
+        service: Service,
+        stream: WatchSocket,
+        slot: Slot,
+        client: Client | None = None,
+        *,
+        is_strict: bool = False,
     ) -> None:
         self._service = service
         self._client = client
+        self._require_known = require_known_in_message if is_strict else None
         self._shell = shell = service.shell
         self._slot = slot
         self._caller = slot.caller
@@ -68,7 +77,7 @@ class SocketFeed:
             self._parse_apart(text, reply)
             return None
         try:
-            asked = websocket.parse(text, self._shell.limits)
+            asked = websocket.parse(text, self._shell.limits, require_known=self._require_known)
         except websocket.BadText as error:
             return websocket.bad_text(str(error))
         return self._carry_out_parsed(asked, reply)
@@ -76,9 +85,11 @@ class SocketFeed:
     def _parse_apart(self, text: bytes, reply: Callable[[bytes], None]) -> None:
         """Parse a large message on a thread; the event loop does everything after that."""
 
+        limits, require_known = self._shell.limits, self._require_known
+
         def work() -> websocket.ClientMessage | bytes:
             try:
-                return websocket.parse(text, self._shell.limits, GivingWay())
+                return websocket.parse(text, limits, GivingWay(), require_known)
             except websocket.BadText as error:
                 return websocket.bad_text(str(error))
 

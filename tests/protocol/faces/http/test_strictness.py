@@ -10,7 +10,9 @@ from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.faces.http.strictness import (
     prefers_strict,
     require_known_fields,
+    require_known_in_message,
     require_known_parameters,
+    socket_is_strict,
 )
 from topics.protocol.model.errors import ErrorCode
 
@@ -181,6 +183,50 @@ def test_a_large_write_is_looked_at_in_steps() -> None:
     assert refused.message.endswith("did you mean tag? - at `$.records[500].tagg`")
     assert also.message.endswith("did you mean node? - at `$.nodee`")
     assert len(paused) > 16
+
+
+MESSAGES = OPERATIONS["GET /v0/ws"].messages
+
+
+@pytest.mark.parametrize("op", MESSAGES)
+def test_what_a_message_knows_passes_and_nothing_else(op: str) -> None:
+    """Every field that the API's description has of an `op`. (§7.7, decision 90)"""
+    known = {name for kind in MESSAGES[op] for name in kind.__struct_fields__}  # type: ignore[union-attr]
+    whole = dict.fromkeys(known) | {"op": op}
+
+    require_known_in_message(op, msgspec.json.encode(whole))
+    refused = refusal(require_known_in_message, op, msgspec.json.encode({**whole, "zzz": 1}))
+
+    assert refused.message == "unknown field 'zzz' - at `$.zzz`"
+    assert refused.detail == {"known": sorted(known)}
+
+
+@pytest.mark.parametrize(
+    ("op", "fields", "path", "meant"),
+    [
+        ("subscribe", b'"topic":"a","form_seq":1', "$.form_seq", "from_seq"),
+        ("subscribe", b'"topics":{"a":{"tial":true}}', "$.topics[...].tial", "tail"),
+        ("publish", b'"records":[{"data":1,"tags":"a"}]', "$.records[0].tags", "tag"),
+        ("publish", b'"config":{"cap_record":1}', "$.config.cap_record", "cap_records"),
+        ("ping", b'"requestid":1', "$.requestid", "request_id"),
+    ],
+)
+def test_a_misspelled_field_of_a_message_is_named(
+    op: str, fields: bytes, path: str, meant: str
+) -> None:
+    """As one of a body is. (§7.7, decision 90)"""
+    refused = refusal(require_known_in_message, op, b'{"op":"%b",%b}' % (op.encode(), fields))
+
+    assert refused.message.endswith(f"did you mean {meant}? - at `{path}`")
+
+
+def test_a_handshake_says_it_in_its_query() -> None:
+    """Where a browser sends no header; else what the head says holds. (§7.7)"""
+    assert [socket_is_strict({}, otherwise=each) for each in (True, False)] == [True, False]
+    assert socket_is_strict({"handling": "strict"}, otherwise=False)
+    assert not socket_is_strict({"handling": "lenient"}, otherwise=True)
+    refused = refusal(socket_is_strict, {"handling": "loose"}, otherwise=False)
+    assert refused.message == "expected strict or lenient - at `?handling`"
 
 
 def test_a_token_is_known_where_a_browser_may_send_one() -> None:

@@ -11,6 +11,7 @@ from protocol import harness
 from protocol.harness import Harness, shown, tagged
 from protocol.viewers import Socket, Viewer
 from topics.protocol.faces.http import websocket
+from topics.protocol.faces.http.strictness import require_known_in_message
 from topics.protocol.model.access import Caller
 from topics.protocol.model.commands import Begin
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -72,6 +73,30 @@ def test_a_large_message_is_read_in_steps() -> None:
     assert len(asked.order.append.datas) == 300
     assert (asked.order.append.nodes, asked.order.append.return_seqs) == ("n", False)
     assert large(b'"op":"ping","request_id":1') == websocket.ClientMessage(b"1", websocket.Ping())
+
+
+@pytest.mark.parametrize("records", [b'{"data":1}', MANY], ids=["small", "large"])
+def test_a_socket_may_be_strict(records: bytes) -> None:
+    """A field that nobody would read is ignored, or is why a message is refused, with its id; that a command is
+    not known is said as ever. (§7.7, decision 90)"""
+
+    def asked(fields: bytes, *, is_strict: bool = True) -> websocket.ClientMessage:
+        raw = b'{"records":[%b],"request_id":7,%b}' % (records, fields)
+        require_known = require_known_in_message if is_strict else None
+        return websocket.parse(raw, LIMITS, require_known=require_known)
+
+    misspelled = b'"op":"publish","topic":"a","nodee":"n"'
+    refused = asked(misspelled)
+    assert isinstance(refused.order, Rejection)
+    assert refused.request_id == b"7"
+    assert refused.order.message == "unknown field 'nodee', did you mean node? - at `$.nodee`"
+    assert isinstance(asked(misspelled, is_strict=False).order, websocket.Publish)
+    assert isinstance(asked(b'"op":"publish","topic":"a"').order, websocket.Publish)
+    records_of_a_ping = asked(b'"op":"ping"').order
+    assert isinstance(records_of_a_ping, Rejection)
+    unknown = asked(b'"op":"pnig"').order
+    assert isinstance(unknown, Rejection)
+    assert unknown.message.startswith("unknown op")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """`Prefer: handling=strict` (RFC 7240 §4.4): what nobody would read of a request is refused.
 
 Without it unknown fields and parameters are ignored, so that an old server serves a new client; so they are by a
-server with `TOPICS_HANDLING=strict` where a request prefers `handling=lenient`.  What a route knows is what
-`/v0/openapi.json` says of it.
+server with `TOPICS_HANDLING=strict` where a request prefers `handling=lenient`.  The handshake of a WebSocket says
+it of all messages to come, in its query where a browser sends no such header.  What a route or a message knows is
+what `/v0/openapi.json` says of it.
 """
 
 import re
@@ -16,8 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from topics.nesting import deep
-from topics.protocol.faces.http.append_body import AppendBody
-from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES
+from topics.protocol.faces.http.decoding import LARGE_BODY_BYTES, invalid
 from topics.protocol.faces.http.large_body import LargeBody
 from topics.protocol.faces.http.route import Route
 from topics.protocol.faces.http.suggestions import field_types, nearest, struct_in
@@ -46,6 +46,19 @@ def prefers_strict(prefer: bytes | None) -> bool | None:
     return None
 
 
+def socket_is_strict(query: Mapping[str, str], *, otherwise: bool) -> bool:
+    """Whether the query of a handshake asks for it.
+
+    Raises:
+        Rejection: 400, `handling` is another word.
+    """
+    asked = query.get("handling")
+    found = otherwise if asked is None else _HANDLINGS.get(asked.encode())
+    if found is None:
+        raise invalid("expected strict or lenient", "?handling")
+    return found
+
+
 def require_known_parameters(route: Route, query: Mapping[str, str]) -> None:
     """Raises Rejection: 400, a parameter of the query is none of the route's."""
     known = {each.name for each in _operation(route).parameters if each.place == "query"}
@@ -68,9 +81,21 @@ def require_known_fields(
         Rejection: 400, a field of the body, or of an object in it, is none that is known.
     """
     kind = _operation(route).body
-    if kind is None:
-        return
-    if kind is AppendBody and len(body) > LARGE_BODY_BYTES:
+    if kind is not None:
+        _require_known(kind, body, limits, pause)
+
+
+def require_known_in_message(
+    op: str, message: Buffer, limits: Limits = LIMITS, pause: Callable[[], None] = lambda: None
+) -> None:
+    """As `require_known_fields`, of a message over a WebSocket, whose `op` is one that there is."""
+    _require_known(_message(op), message, limits, pause)
+
+
+def _require_known(
+    kind: type[msgspec.Struct], body: Buffer, limits: Limits, pause: Callable[[], None]
+) -> None:
+    if len(body) > LARGE_BODY_BYTES and "records" in kind.__struct_fields__:
         large = LargeBody(bytes(body), _strict(kind), limits, pause)
         _checked(kind, large.read, "$")
         return
@@ -86,6 +111,18 @@ def _operation(route: Route) -> "Operation":
     from topics.protocol.faces.http.openapi.operations import OPERATIONS
 
     return OPERATIONS[route.line]
+
+
+@cache
+def _message(op: str) -> type[msgspec.Struct]:
+    """The type of a message: what all have, and what is its own."""
+    from topics.protocol.faces.http.openapi.watch import OPERATIONS
+
+    kinds = OPERATIONS["GET /v0/ws"].messages[op]
+    hints = {name: hint for kind in kinds for name, hint in field_types(kind).items()}
+    return msgspec.defstruct(
+        f"{op.capitalize()}Message", [(name, hint, None) for name, hint in hints.items()]
+    )
 
 
 def _checked(kind: type[msgspec.Struct], decode: Callable[[], Any], place: str) -> Any:

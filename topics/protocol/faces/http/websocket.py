@@ -125,6 +125,10 @@ class Ping(msgspec.Struct, frozen=True):
 Order: TypeAlias = Subscribe | Unsubscribe | Publish | Ping
 
 
+RequireKnown: TypeAlias = Callable[[str, bytes, Limits, Callable[[], None]], None]
+"""Given an `op` that there is, its message, and a pause for a large one.  Raises Rejection."""
+
+
 class BadText(Exception):
     """The message is not JSON: `invalid_json`."""
 
@@ -136,17 +140,23 @@ class ClientMessage(msgspec.Struct, frozen=True):
     order: Order | Rejection
 
 
-def parse(raw: bytes, limits: Limits, pause: Callable[[], None] = lambda: None) -> ClientMessage:
+def parse(
+    raw: bytes,
+    limits: Limits,
+    pause: Callable[[], None] = lambda: None,
+    require_known: RequireKnown | None = None,
+) -> ClientMessage:
     """A message.
 
     Args:
         pause: Called between the steps in which a large message is read.
+        require_known: Refuses a field that nobody would read, where that is asked for.
 
     Raises:
         BadText: It is not JSON.
     """
     if len(raw) > LARGE_BODY_BYTES:
-        return _parse_large(raw, limits, pause)
+        return _parse_large(raw, limits, pause, require_known)
     try:
         envelope = _ENVELOPE(raw)
     except msgspec.ValidationError as error:
@@ -156,12 +166,16 @@ def parse(raw: bytes, limits: Limits, pause: Callable[[], None] = lambda: None) 
     given = _given(envelope)
     try:
         _require_sound(envelope, given)
+        if require_known is not None and envelope.op in OPS:
+            require_known(envelope.op, raw, limits, pause)
         return ClientMessage(given, _order(envelope, raw, limits))
     except Rejection as refusal:
         return ClientMessage(given, refusal)
 
 
-def _parse_large(raw: bytes, limits: Limits, pause: Callable[[], None]) -> ClientMessage:
+def _parse_large(
+    raw: bytes, limits: Limits, pause: Callable[[], None], require_known: RequireKnown | None
+) -> ClientMessage:
     try:
         message: LargeMessage = LargeBody(raw, LargeMessage, limits, pause).read()
     except msgspec.ValidationError as error:
@@ -174,10 +188,14 @@ def _parse_large(raw: bytes, limits: Limits, pause: Callable[[], None]) -> Clien
     try:
         _require_sound(message, given)
         if message.op != "publish":
-            return ClientMessage(given, _order(message, raw, limits))
-        if message.records is None:
+            order = _order(message, raw, limits)
+        elif message.records is None:
             raise invalid("Object missing required field `records`")
-        return ClientMessage(given, Publish(_append(message, message, limits)))
+        else:
+            order = Publish(_append(message, message, limits))
+        if require_known is not None:
+            require_known(message.op, raw, limits, pause)
+        return ClientMessage(given, order)
     except Rejection as refusal:
         return ClientMessage(given, refusal)
 

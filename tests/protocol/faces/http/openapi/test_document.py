@@ -41,6 +41,7 @@ from topics.protocol.faces.http.routers import RouterBody, parse_put_router
 from topics.protocol.faces.http.routes import ROUTES
 from topics.protocol.faces.http.server import METRICS, parse_history
 from topics.protocol.faces.http.statuses import STATUSES
+from topics.protocol.faces.http.strictness import socket_is_strict
 from topics.protocol.faces.http.topics import ConfigBody, parse_put
 from topics.protocol.faces.http.watch import WatchBody, parse_watch
 from topics.protocol.model import tags
@@ -306,7 +307,9 @@ def read_by(route: Route, body: bytes) -> set[tuple[str, str]]:
             parse_history(query)
         case Probe.CLIENTS:
             parse_clients(query)
-        case Probe() | StreamKind.SOCKET:
+        case StreamKind.SOCKET:
+            socket_is_strict(query, otherwise=False)
+        case Probe():
             pass
         case StreamKind.WATCH:
             # Read by the exchange itself; the contract's tests come back with both.

@@ -118,6 +118,14 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
         "openSocket",
         "A WebSocket that reads and writes; its messages are JSON text.",
         {},
+        parameters=(
+            Parameter(
+                "handling",
+                "Whether a field of a message that is not known is refused or ignored, where no header "
+                "`Prefer` can be set.",
+                {"type": "string", "enum": ["strict", "lenient"]},
+            ),
+        ),
         refusals=(ErrorCode.THROTTLED,),
         messages={
             "subscribe": (websocket.Envelope, websocket.SubscribeBody),
