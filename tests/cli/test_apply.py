@@ -85,6 +85,48 @@ def test_applied_again_nothing_changes(memory: MemoryTopics, run: Any, file: Pat
     assert (rehearsed.exit_code, rehearsed.stdout) == (0, "7 unchanged\n")
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{data: 1, headers: [[a, b], [c, null], [a, {"$base64": "/w=="}], [{"$base64": "/w=="}, d]]}',
+        "{data: 1, headers: []}",
+        "{data: 1, headers: [[a, b]], meta: {c: d}}",
+        "{data: 1, headers: [[a, b]], meta: null}",
+        '{data: "/w==", form: base64, key: "/w==", time: -5}',
+    ],
+)
+def test_a_record_as_kafka_has_them_settles(
+    memory: MemoryTopics, run: Any, tmp_path: Path, record: str
+) -> None:
+    """Headers are shown as `meta`, too, where it has no other. (§2, §14.1)"""
+    file = tmp_path / "topics.yaml"
+    file.write_text(
+        f"topics: {{log: }}\nschedules:\n  s: {{topic: log, every_ms: 30s, record: {record}}}\n"
+    )
+    assert run("apply", "-f", file).exit_code == 0
+
+    again = run("apply", "-f", file)
+
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "2 unchanged\n", "")
+
+
+@pytest.mark.parametrize(
+    "headers", ["5", "[a]", "[[a]]", "[[{b: c}, d]]", '[[{"$base64": "?"}, d]]', "[[1, d]]"]
+)
+def test_headers_that_are_none_are_refused_by_the_server(
+    memory: MemoryTopics, run: Any, tmp_path: Path, headers: str
+) -> None:
+    """With where they stand. (§2)"""
+    file = tmp_path / "topics.yaml"
+    record = f"{{data: 1, headers: {headers}}}"
+    file.write_text(f"schedules:\n  s: {{topic: log, every_ms: 30s, record: {record}}}\n")
+
+    done = run("apply", "-f", file)
+
+    assert done.exit_code == 1
+    assert "record.headers" in done.stderr
+
+
 def test_a_field_that_left_the_file_is_the_default_again(
     memory: MemoryTopics, run: Any, file: Path
 ) -> None:

@@ -8,6 +8,7 @@ refuse; the others are the server's to know.
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -510,10 +511,16 @@ def _normal_filter(filter: Any) -> Any:
 
 
 def _normal_record(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without what says nothing; `data` may be null, and stays."""
+    """A record without what says nothing; `data` may be null, and stays.  Headers are `meta` where it has no other."""
     made = {name: value for name, value in record.items() if name == "data" or value is not None}
     if isinstance(made.get("unique"), str):
         made["unique"] = {"key": made["unique"]}
+    if "meta" not in made and "headers" in made:
+        from topics.protocol.faces.http.marked import meta_of
+
+        with suppress(ValueError, LookupError):  # the server says what is wrong
+            if meta := meta_of(json.dumps(made["headers"]).encode()):
+                made["meta"] = json.loads(meta)
     return made
 
 
