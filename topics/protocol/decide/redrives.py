@@ -59,6 +59,20 @@ class Origin(NamedTuple):
     seq: int
 
 
+class _Call(NamedTuple):
+    """Who asks for which letters of a topic.
+
+    Attributes:
+        origin: Of the one letter that is meant.  Another record is left alone: its topic may have been made anew.
+    """
+
+    command: Redrive
+    source: Topic
+    token: object
+    answer: Answer
+    origin: Origin | None = None
+
+
 class _Stamped(
     msgspec.Struct, rename={"queue": "$dead_letter_from", "seq": "$dead_letter_src_seq"}
 ):
@@ -125,14 +139,10 @@ class Redrives:
         moment: Moment,
         answer: Answer,
     ) -> Outcome | None:
-        """Move one letter; what `answer` makes of it, None where that comes later.  Raises Rejection.
-
-        Args:
-            origin: Of the letter.  Another record is left alone: its topic may have been made anew.
-        """
+        """Move the letter of a job; what `answer` makes of it, None where that comes later.  Raises Rejection."""
         source = self._source(command, moment.now_ms)
         self._queue(command, moment.now_ms)
-        return self._read(command, source, token, [seq], moment, answer, origin)
+        return self._read(_Call(command, source, token, answer, origin), [seq], moment)
 
     # ------------------------------------------------------------------ finding
 
@@ -150,7 +160,7 @@ class Redrives:
             else:
                 break
             moment = yield search.cold()
-        return self._read(command, source, token, found, moment, _as_it_is)
+        return self._read(_Call(command, source, token, _as_it_is), found, moment)
 
     def _named(self, command: Redrive, source: Topic, token: object, moment: Moment) -> Scan:
         """Move the letters that the command names, once what is needed of their runs is in memory."""
@@ -160,7 +170,7 @@ class Redrives:
         cold = [run for run in runs if not run.is_warm]
         for first in range(0, len(cold), WARMED_MAX):
             moment = yield cold[first : first + WARMED_MAX]
-        return self._read(command, source, token, live, moment, _as_it_is)
+        return self._read(_Call(command, source, token, _as_it_is), live, moment)
 
     def _claimable(self, source: Topic, seqs: Sequence[int]) -> Sequence[int]:
         queue = self._state.queues.get(source.topic_id)
@@ -173,22 +183,14 @@ class Redrives:
 
     # ------------------------------------------------------------------ reading
 
-    def _read(
-        self,
-        command: Redrive,
-        source: Topic,
-        token: object,
-        found: list[int],
-        moment: Moment,
-        answer: Answer,
-        origin: Origin | None = None,
-    ) -> Outcome | None:
+    def _read(self, call: _Call, found: list[int], moment: Moment) -> Outcome | None:
         """Read the letters and move them; None where a disk has to give their text first."""
+        command, source = call.command, call.source
         live = self._claimable(source, source.live_among(found))
         chosen = self._fitting(source, live[: command.limit])
         more = len(chosen) < len(live)
-        if not chosen or (command.is_dry and origin is None):
-            return answer(Moved(source.name, command.to, len(chosen), more))
+        if not chosen or (command.is_dry and call.origin is None):
+            return call.answer(Moved(source.name, command.to, len(chosen), more))
         extents = source.runs.extents_of(chosen)
         texts: list[list[Buffer]] = []
         for run, spans in extents:
@@ -197,23 +199,11 @@ class Redrives:
             except (Corrupt, OSError) as error:
                 raise _unreadable(source, error) from error
             if text is None:
-                done = partial(
-                    self._fetched,
-                    command,
-                    source,
-                    token,
-                    chosen,
-                    extents,
-                    moment,
-                    more,
-                    answer,
-                    origin,
-                )
+                done = partial(self._fetched, call, chosen, extents, moment, more)
                 self._unit.fetches.append(Fetch(extents, done))
                 return None
             texts.append(text)
-        moved = self._move(command, source, chosen, extents, texts, moment, origin, more=more)
-        return answer(moved)
+        return call.answer(self._move(call, chosen, extents, texts, moment, more=more))
 
     @staticmethod
     def _fitting(source: Topic, seqs: Sequence[int]) -> list[int]:
@@ -229,50 +219,44 @@ class Redrives:
 
     def _fetched(
         self,
-        command: Redrive,
-        source: Topic,
-        token: object,
+        call: _Call,
         seqs: list[int],
         extents: list[Extent],
         asked_at: Moment,
         more: bool,
-        answer: Answer,
-        origin: Origin | None,
         texts: list[list[Buffer]] | Exception,
     ) -> None:
         """The text of the letters has come; some of them may have gone meanwhile."""
+        source = call.source
         moment = Moment(self._state.now_ms, asked_at.room)
         result: Outcome | Exception | None
         try:
-            self._source(command, moment.now_ms)
+            self._source(call.command, moment.now_ms)
             if isinstance(texts, Exception):
                 raise _unreadable(source, texts) from texts
             if self._claimable(source, source.live_among(seqs)) == seqs:
-                result = answer(
-                    self._move(command, source, seqs, extents, texts, moment, origin, more=more)
-                )
+                result = call.answer(self._move(call, seqs, extents, texts, moment, more=more))
             else:
-                result = self._read(command, source, token, seqs, moment, answer, origin)
+                result = self._read(call, seqs, moment)
         except Rejection as refusal:
             result = refusal
         if result is not None:
-            self._unit.wakes.append(Wake(token, result))
+            self._unit.wakes.append(Wake(call.token, result))
 
     # ------------------------------------------------------------------ moving
 
     def _move(
         self,
-        command: Redrive,
-        source: Topic,
+        call: _Call,
         seqs: Sequence[int],
         extents: Sequence[Extent],
         texts: Sequence[Sequence[Buffer]],
         moment: Moment,
-        origin: Origin | None,
         *,
         more: bool,
     ) -> Moved:
         """As many of them as the queue takes, in one entry of the log."""
+        command, source, origin = call.command, call.source, call.origin
         groups: dict[int, str] = {}
         origins: list[_Stamped] = []
 
