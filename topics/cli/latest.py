@@ -1,17 +1,19 @@
 """`topics latest`: the newest record of a tag, or of each, on standard output."""
 
+from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import click
 
 from topics.cli.completion import topic_argument
 from topics.cli.exits import UNUSABLE, Stop, output
-from topics.cli.printing import record_filter
+from topics.cli.printing import in_partition, record_filter
 from topics.cli.shapes import shape_of, shape_options
 from topics.cli.target import with_client
 
 if TYPE_CHECKING:
-    from topics.client import Client
+    from topics.client import Client, RawRecord
 
 
 @click.command("latest")
@@ -42,23 +44,36 @@ def command(
     """
     import msgspec
 
-    from topics.client import RawRecord
-
     if tag is not None and prefix is not None:
         raise Stop("TAG and --prefix exclude each other", UNUSABLE)
     shape = shape_of(template, columns, no_header, others=only_data)
     out, shown = output(), record_filter()
     if shape is not None:
         out.write(shape.header)
-    if tag is None:
-        records = client.latest_all(
-            topic, prefix or "", record_type=RawRecord, include_meta=not no_meta
-        )
-    else:
-        records = iter([client.latest(topic, tag, record_type=RawRecord, include_meta=not no_meta)])
-    for record in records:
+    for record, partition in _found(client, topic, tag, prefix or "", include_meta=not no_meta):
         if shape is not None:
-            out.write(shape.line(topic, record, 0) + b"\n")
-            continue
-        text = bytes(record.data) if only_data else msgspec.json.encode(record)
-        out.write(shown(text) + b"\n")
+            line = shape.line(topic, record, partition or 0)
+        elif only_data:
+            line = shown(bytes(record.data))
+        else:
+            line = shown(in_partition(msgspec.json.encode(record), partition))
+        out.write(line + b"\n")
+
+
+def _found(
+    client: "Client", topic: str, tag: str | None, prefix: str, *, include_meta: bool
+) -> "Iterator[tuple[RawRecord, int | None]]":
+    """Each record, and the partition that it is of where the topic has several."""
+    from topics.client import RawRecord, endpoints
+
+    cursor = None
+    while True:
+        page = client.session.do(
+            endpoints.latest(
+                topic, RawRecord, tag=tag, prefix=prefix, include_meta=include_meta, cursor=cursor
+            )
+        )
+        yield from zip_longest(page.records, page.partitions)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
