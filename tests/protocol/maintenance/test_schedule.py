@@ -17,6 +17,7 @@ from topics.protocol.faces.http.topics import parse_put
 from topics.protocol.maintenance import schedule, sealing
 from topics.protocol.maintenance.compaction import Remains
 from topics.protocol.maintenance.schedule import LOG_FILES, SEALED_EVENT_BYTES
+from topics.protocol.maintenance.steps import Blocking, UntilWritten
 from topics.protocol.model.errors import Corrupt
 from topics.protocol.model.limits import Limits
 from topics.protocol.state import checkpoint
@@ -492,6 +493,24 @@ def test_a_large_job_is_installed_and_imaged_in_slices(monkeypatch: pytest.Monke
 
     assert len(slices) >= 8
     assert not host.driver.engine.state.memory.unsealed
+
+
+def test_what_is_installed_when_a_round_is_ended_stays() -> None:
+    """Only what was not sealed is taken up again. (§8.2)"""
+    host = Disk()
+    host.write("t", 3)
+    found = host.driver.maintenance.schedule
+    found.sealing.press()
+    task = found.round()
+    step: Any = next(task)
+    while not (isinstance(step, UntilWritten) and "seal" in host.calls):
+        step = task.send(step.call() if isinstance(step, Blocking) else None)
+
+    task.close()
+
+    assert not found.sealing.busy
+    assert not host.driver.engine.state.memory.unsealed
+    assert "seal" not in host.round()
 
 
 def test_rewrites_go_on_in_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,18 @@ def test_jobs_that_wait_for_their_group_are_counted(config: dict[str, object]) -
     assert seen == [297, 297, 296, rests, 287, 197, 97, 97, 98, 0]
 
 
+def test_jobs_that_wait_for_a_group_with_room_for_several_are_counted() -> None:
+    """Those beyond the room that its jobs in flight leave, whether it had any before. (133)"""
+    engine = queue(*[{"group": "g"}] * 6, group_max_in_flight=3)
+    seen = [blocked(engine)]
+    assert engine.claimed(max=3) == [1, 2, 3]
+    seen.append(blocked(engine))
+    for seq in (1, 2, 3):
+        engine.ack(seq)
+        seen.append(blocked(engine))
+    assert seen == [3, 3, 2, 1, 0]
+
+
 def test_a_turn_is_not_lost_by_what_leaves_a_lane() -> None:
     """Groups in turn, of which one loses its first job again and again. (133)"""
     jobs = [{"group": "b", "tag": f"t{n}"} for n in range(150)]

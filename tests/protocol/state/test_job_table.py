@@ -137,6 +137,16 @@ def test_a_job_with_a_key_is_marked_at_once() -> None:
     assert table.live == 0
 
 
+def test_keys_are_kept_where_a_chunk_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each job its own, and of those without none. (130)"""
+    monkeypatch.setattr(job_table, "_FIRST_ROWS", 1)
+    table = JobTable()
+    for seq in range(1, 5):
+        unique = None if seq == 3 else digest(b"%d" % seq)
+        table.add(options(seq, urgent(1, unique=unique)))
+    assert [table.digest(seq) for seq in range(1, 5)] == [b"1" * 16, b"2" * 16, b"", b"4" * 16]
+
+
 def test_rows_between_two_seqs() -> None:
     """None where there are none: before all, between two chunks, behind all."""
     table = JobTable()
