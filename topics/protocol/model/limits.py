@@ -62,10 +62,12 @@ class Limits:
 
 META_KEYS_MAX = 64
 ADDED_KEYS_MAX = 16
-ADDED_BYTES_MAX = 16_384
+ADDED_BYTES_MAX = 2048
 """Of the keys of `meta` that a server adds: they count in no limit, so that what it wrote can be
-appended again: the reasons of a dead letter have up to 13 KiB as JSON, its group and the names of its queue, router and
-schedule 3 KiB."""
+appended again."""
+LETTER_BYTES_MAX = 15_360
+"""Of the keys that say why a job became a dead letter, and of which group it was: as JSON its reasons have up to 13 KiB,
+its group 1.5 KiB."""
 NODES_MAX = 64
 """Nodes that one reader may leave out: they are compared at every publication."""
 KEY_CHARS_MAX = 256

@@ -120,8 +120,8 @@ def test_what_is_over_a_limit_is_refused(records: str, limits: Limits, code: Err
 
 
 def test_keys_that_a_server_adds_count_in_no_limit() -> None:
-    """What it wrote can be appended again: of its keys, sixteen and 16 KiB are free, in a record's limits
-    too. (§2)"""
+    """What it wrote can be appended again: of its keys, sixteen and 2 KiB are free, in a record's limits
+    too, and the reasons and the group of a dead letter as long as they may be. (§2, 140)"""
     small = Limits(max_meta_bytes=21, max_record_bytes=25)
     own, added = b'"k":"0123456789abc"', b'"$deliveries":3,"_topics_spark":{"a":1}'
     bodies = {
@@ -130,8 +130,11 @@ def test_keys_that_a_server_adds_count_in_no_limit() -> None:
         b'{"data":1234,"meta":{%b,%b}}' % (own, added): True,
         b'{"data":123456,"meta":{%b,%b}}' % (own, added): False,
         b'{"data":1,"meta":{%b,"x":1}}' % own: False,
-        b'{"data":1,"meta":{"$a":"%b"}}' % (b"x" * 16_370): True,
-        b'{"data":1,"meta":{"$a":"%b"}}' % (b"x" * 16_410): False,
+        b'{"data":1,"meta":{"$a":"%b"}}' % (b"x" * 2040): True,
+        b'{"data":1,"meta":{"$a":"%b"}}' % (b"x" * 2080): False,
+        b'{"data":1,"meta":{"$dead_letter_errors":"%b","$a":"%b"}}'
+        % (b"x" * 15_330, b"x" * 2030): True,
+        b'{"data":1,"meta":{"$dead_letter_errors":"%b"}}' % (b"x" * 15_400): False,
         b'{"data":1,"meta":{"a$":"%b"}}' % (b"x" * 40): False,
         b'{"data":"%b"}' % (b"x" * 30): False,
     }

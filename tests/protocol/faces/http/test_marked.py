@@ -79,6 +79,26 @@ def test_each_field_by_itself() -> None:
     assert shown["meta"] == {"h": None, "b": {"$base64": "/w=="}}
 
 
+def test_meta_that_is_made_of_headers_may_exceed_the_limits_of_meta() -> None:
+    """As that of a record from a client of Kafka's, where it is left out or as a read shows it; the record's bounds
+    hold. (§2, 120)"""
+    many = [[f"h{n}", {"$base64": "/w=="} if n % 2 else None] for n in range(100)]
+    long = [["h", "é" * 10_000]]
+    for headers in (many, long):
+        found, shown = one(headers=headers)
+        assert len(found[2]) == len(headers)
+        meta = shown["meta"]
+        assert one(headers=headers, meta=meta) == (found, shown)
+        for other in ({**meta, "h0": "x"}, {"own": "x" * 20_000}):
+            refused = refusal(one, headers=headers, meta=other)
+            assert refused.code is ErrorCode.INVALID_REQUEST
+    for without in (None, []):
+        refused = refusal(one, headers=without, meta={"own": "x" * 20_000}, form=None)
+        assert refused.code is ErrorCode.INVALID_REQUEST
+    refused = refusal(one, data="x" * 200, headers=[["h", "x" * ((1 << 20) - 100)]])
+    assert refused.code is ErrorCode.RECORD_TOO_LARGE
+
+
 def test_meta_beside_marks_are_headers_as_ever() -> None:
     """A string is its text, anything else its JSON text."""
     meta = {"a": "x", "n": 1.5, "o": {"k": [1]}, "b": {"$base64": "/w=="}, "z": None}

@@ -21,7 +21,7 @@ from topics.protocol.faces.http.decoding import (
 from topics.protocol.faces.http.fields import ABSENT, AnyJson, MetaObject, Natural, Pairs
 from topics.protocol.faces.http.job_options import UniqueField, requests_of
 from topics.protocol.faces.http.large_body import LargeBody, batch_too_large
-from topics.protocol.faces.http.marked import Form, marks_of, metas_of
+from topics.protocol.faces.http.marked import Form, marks_of, meta_of, metas_of
 from topics.protocol.faces.http.topics import TOPIC_DEFAULTS, ConfigBody, resolve_config
 from topics.protocol.model.commands import Append
 from topics.protocol.model.errors import ErrorCode, Rejection
@@ -30,6 +30,7 @@ from topics.protocol.model.limits import (
     ADDED_BYTES_MAX,
     ADDED_KEYS_MAX,
     KEY_CHARS_MAX,
+    LETTER_BYTES_MAX,
     META_KEYS_MAX,
     Limits,
 )
@@ -79,6 +80,9 @@ _PLAIN: Final = attrgetter(
 _NOTHING: Final = (None,) * (8 + len(OPTIONS))
 ADDED: Final = ("$", "_topics_")
 """What the names of keys begin with that a server adds to meta."""
+OF_A_LETTER: Final = frozenset({"$dead_letter_errors", "$dead_letter_reason", "$group"})
+"""Those of them whose values a client chose."""
+_JSON: Final = deep(msgspec.json.Decoder().decode)
 _META_KEYS: Final = deep(msgspec.json.Decoder(dict[str, Raw]).decode)
 
 
@@ -224,9 +228,15 @@ def _added(meta: bytes) -> tuple[int, int]:
     """How many keys of meta a server adds, and their bytes: as many of both as count in no limit."""
     members = _META_KEYS(meta)
     names = [name for name in members if name.startswith(ADDED)][:ADDED_KEYS_MAX]
-    # A name and its value have a colon between them and a comma behind.
-    size = sum(len(msgspec.json.encode(name)) + len(members[name]) + 2 for name in names)
-    return len(names), min(size, ADDED_BYTES_MAX)
+    size_bytes = letter_bytes = 0
+    for name in names:
+        # A name and its value have a colon between them and a comma behind.
+        size = len(msgspec.json.encode(name)) + len(members[name]) + 2
+        if name in OF_A_LETTER:
+            letter_bytes += size
+        else:
+            size_bytes += size
+    return len(names), min(size_bytes, ADDED_BYTES_MAX) + min(letter_bytes, LETTER_BYTES_MAX)
 
 
 def _batch_node(node: str | None, limits: Limits) -> str | None:
@@ -265,21 +275,38 @@ def _metas(
         return None
     for i, meta in enumerate(metas):
         if meta is not None:
-            metas[i] = _meta(bytes(meta), limits, f"$.records[{i}].meta")
+            headers = records[i].headers if has_marks else None
+            metas[i] = _meta(bytes(meta), limits, f"$.records[{i}].meta", headers)
     return None if metas.count(None) == len(metas) else metas
 
 
-def _meta(meta: bytes, limits: Limits, path: str) -> bytes | None:
+def _meta(meta: bytes, limits: Limits, path: str, headers: Raw | None) -> bytes | None:
     if meta == b"null":
         return None
     if not meta.startswith(b"{"):
         raise invalid("expected `object`", path)
+    what = _beyond(meta, limits)
+    if what and not _is_made_of(headers, meta, limits):
+        raise invalid(f"meta {what}", path)
+    return meta
+
+
+def _beyond(meta: bytes, limits: Limits) -> str:
+    """Which limit a meta exceeds; empty: none."""
     beyond = len(meta) - limits.max_meta_bytes
-    if beyond > ADDED_BYTES_MAX or (beyond > 0 and beyond > _added(meta)[1]):
-        raise invalid(f"meta of {len(meta)} bytes exceeds {limits.max_meta_bytes}", path)
+    if beyond > ADDED_BYTES_MAX + LETTER_BYTES_MAX or (beyond > 0 and beyond > _added(meta)[1]):
+        return f"of {len(meta)} bytes exceeds {limits.max_meta_bytes}"
     # Every key has a colon, so few colons are few keys; only the rest is worth a parse.
     if meta.count(b":") > META_KEYS_MAX:
         beyond = len(_META_KEYS(meta)) - META_KEYS_MAX
         if beyond > 0 and beyond > _added(meta)[0]:
-            raise invalid(f"meta has more than {META_KEYS_MAX} keys", path)
-    return meta
+            return f"has more than {META_KEYS_MAX} keys"
+    return ""
+
+
+def _is_made_of(headers: Raw | None, meta: bytes, limits: Limits) -> bool:
+    """Whether a meta is nothing but headers, as that of a record of Kafka's is: then the record's bounds hold alone."""
+    if headers is None or max(len(meta), len(headers)) > limits.max_record_bytes:
+        return False
+    made = meta_of(headers)
+    return made is not None and _JSON(meta) == _JSON(made)

@@ -49,14 +49,14 @@ def marks_of(records: Sequence[MarkedBody]) -> list[Mark | None] | None:
 def metas_of(records: Sequence[MarkedBody], metas: "list[Any]") -> "list[Any]":
     """What each record has as `meta`: its own, else its headers as an object, as far as one can hold them."""
     for at, record in enumerate(records):
-        if metas[at] in (None, _NULL) and record.headers not in (None, _NULL):
+        if metas[at] in (None, _NULL) and record.headers is not None:
             metas[at] = meta_of(record.headers)
     return metas
 
 
 def meta_of(headers: Buffer) -> bytes | None:
     """Headers as an object; None where there are none.  `marks_of` has taken them."""
-    pairs = _PAIRS(headers)
+    pairs = () if headers == _NULL else _PAIRS(headers)
     return _text({_named(name): value for name, value in pairs}) if pairs else None
 
 
