@@ -42,7 +42,7 @@ def test_jobs_that_wait_for_their_group_are_counted(config: dict[str, object]) -
 
 
 def test_jobs_that_wait_for_a_group_with_room_for_several_are_counted() -> None:
-    """Those beyond the room that its jobs in flight leave, whether it had any before. (133)"""
+    """Jobs beyond the room that those in flight leave, whether there was any before. (133)"""
     engine = queue(*[{"group": "g"}] * 6, group_max_in_flight=3)
     seen = [blocked(engine)]
     assert engine.claimed(max=3) == [1, 2, 3]

@@ -81,7 +81,7 @@ _NOTHING: Final = (None,) * (8 + len(OPTIONS))
 ADDED: Final = ("$", "_topics_")
 """What the names of keys begin with that a server adds to meta."""
 OF_A_LETTER: Final = frozenset({"$dead_letter_errors", "$dead_letter_reason", "$group"})
-"""Those of them whose values a client chose."""
+"""Keys of a server's whose values a client chose."""
 _JSON: Final = deep(msgspec.json.Decoder().decode)
 _META_KEYS: Final = deep(msgspec.json.Decoder(dict[str, Raw]).decode)
 
