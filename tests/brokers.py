@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import ClassVar, Final
 from uuid import uuid4
 
+from tests.ports import unused_ports
+
 VERSION: Final = "4.3.1"
 ROOT: Final = Path(__file__).parents[1]
 CACHE: Final = ROOT / "build" / "kafka"
@@ -139,15 +141,6 @@ def _fetched(name: str, dependencies: str) -> Path:
     return folder
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that were free right now; they are held together, so that none is given twice."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
 class Broker:
     """One process.
 
@@ -253,7 +246,7 @@ class Brokers:
     """
 
     def __init__(self, folder: Path, count: int = 1, properties: str = "") -> None:
-        ports = free_ports(2 * count)
+        ports = unused_ports(2 * count)
         clients, controllers = ports[:count], ports[count:]
         voters = ",".join(f"{at}@127.0.0.1:{port}" for at, port in enumerate(controllers, start=1))
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in clients)

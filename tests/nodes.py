@@ -22,6 +22,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from tests import brokers
+from tests.ports import unused_ports
 
 NODES: Final = 3
 PATIENCE_SECONDS: Final = 100
@@ -186,7 +187,7 @@ class NodeServers:
             "TOPICS_CLUSTER_MIN_ISR": str(max(1, copies - 1)),
             **environment,
         }
-        ports = brokers.free_ports(NODES)
+        ports = unused_ports(NODES)
         self.nodes = [NodeServer(folder, at, port, also) for at, port in enumerate(ports, start=1)]
 
     def start(self) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests import brokers
 from tests.brokers import Brokers, NoBrokers
+from tests.ports import unused_ports
 
 
 def test_a_machine_without_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ def test_a_download_that_fails_leaves_nothing(
 
 
 def test_ports_are_free_and_different() -> None:
-    ports = brokers.free_ports(6)
+    ports = unused_ports(6)
 
     assert len(set(ports)) == 6
     for port in ports:

@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from server.http.test_exchange import Desk
 
 from tests import brokers
+from tests.ports import unused_ports
 from topics.cli.exits import CORRUPT, UNUSABLE
 from topics.server.cluster.figures import HELP as OF_A_NODE
 from topics.server.cluster.figures import ROLES
@@ -461,7 +462,7 @@ def test_a_broker_takes_the_settings_of_compose(tmp_path: Path) -> None:
     services = yaml.safe_load((DEPLOY / "compose-cluster.yaml").read_text())["services"]
     given = services["kafka"]["environment"]
     del given["KAFKA_HEAP_OPTS"]  # is of the image's own script
-    client, controller = brokers.free_ports(2)
+    client, controller = unused_ports(2)
     lines = "".join(
         f"{name.removeprefix('KAFKA_').lower().replace('_', '.')}={value}\n"
         for name, value in given.items()

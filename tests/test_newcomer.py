@@ -7,7 +7,6 @@ asks for it (`make newcomer`).  The server's port is a free one in place of 4000
 
 import os
 import signal
-import socket
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -15,6 +14,8 @@ from typing import Final
 import pytest
 from docs.pages import PAGES, blocks
 from docs.test_pages import follow, tour
+
+from tests.ports import unused_port
 
 ROOT: Final = Path(__file__).parent.parent
 INSTALL_S: Final = 1800
@@ -39,8 +40,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(found)], check=True)
     kept = {k: v for k, v in os.environ.items() if k not in NO_NEWCOMERS}
     kept = {k: v for k, v in kept.items() if not k.startswith("TOPICS_")}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = unused_port()
     serving = subprocess.Popen(
         ["make", "serve"], cwd=found, env={**kept, "TOPICS_PORT": str(port)}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,

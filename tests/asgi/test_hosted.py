@@ -9,9 +9,10 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 
 import pytest
-from contract.hosts import GRANIAN, HYPERCORN, STOCK, UVICORN, Host, unused_port
+from contract.hosts import GRANIAN, HYPERCORN, STOCK, UVICORN, Host
 from contract.server import environment
 
+from tests.ports import unused_port
 from topics.asgi import hosted as module
 from topics.asgi import signals as signals_module
 from topics.asgi.hosted import FAILED, NO_LIFESPAN, ONE_OWNER, STARTING, STOPPED, Hosted

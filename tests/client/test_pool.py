@@ -18,6 +18,7 @@ import uvloop
 import topics.client.aiopool
 import topics.client.faults
 import topics.client.pool
+from tests.ports import unused_port
 from topics.client import (
     AsyncClient,
     Client,
@@ -439,8 +440,7 @@ def test_waiting_in_vain_for_a_connection(opened: Any, monkeypatch: pytest.Monke
 
 def test_nothing_listens(opened: Any) -> None:
     """The message says where, and what the system says."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = unused_port()
 
     with pytest.raises(Unreachable, match=f"http://127.0.0.1:{port}: Connection refused"):
         opened(f"http://127.0.0.1:{port}").append()

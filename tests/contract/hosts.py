@@ -3,24 +3,11 @@
 A host is a command, what it speaks, and the little that it does in its own way.
 """
 
-import random
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-
-
-def unused_port() -> int:
-    """A port that nothing listens on; below those that the kernel gives to outgoing connections."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        try:
-            with socket.create_server(("127.0.0.1", port)):
-                return port
-        except OSError:
-            continue
 
 
 @dataclass(frozen=True, slots=True)

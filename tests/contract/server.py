@@ -17,7 +17,9 @@ from typing import Final, Protocol, Self, TypeVar
 
 import interrupts
 
-from .hosts import OWN, Host, unused_port
+from tests.ports import unused_port
+
+from .hosts import OWN, Host
 
 DEADLINE_S: Final = 100.0
 """What anything may take before a test gives up on it; nothing is measured against it."""

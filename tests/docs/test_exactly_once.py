@@ -7,7 +7,6 @@ SQLite and Postgres find after a `kill -9`.
 import os
 import pwd
 import shutil
-import socket
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
@@ -163,8 +162,6 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if os.getuid() == 0:
         who = {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid}
         shutil.chown(folder, **who)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
     data = str(folder / "data")
 
     def run(program: str, *words: str) -> None:
@@ -176,10 +173,11 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     try:
         run("initdb", "-D", data, "-U", "shop", "--auth", "trust", "--no-sync")
-        options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+        # Its socket is a file in its own folder, so that no other program has its port.
+        options = f"-k {folder} -c listen_addresses= -c fsync=off"
         run("pg_ctl", "-D", data, "-l", str(folder / "log"), "-o", options, "-w", "start")
         try:
-            yield f"host=127.0.0.1 port={port} user=shop dbname=postgres"
+            yield f"host={folder} user=shop dbname=postgres"
         finally:
             run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
     finally:

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests import brokers
+from tests.ports import unused_port
 
 from .conftest import HERE
 
@@ -111,7 +112,7 @@ def test_streams_count_words_and_go_on_after_a_restart(bootstrap: str, tmp_path:
 @pytest.mark.kafka
 def test_connect_carries_a_file_through_a_topic(bootstrap: str, tmp_path: Path) -> None:
     """A distributed worker, which keeps its configs, offsets and states in three compacted topics."""
-    (port,) = brokers.free_ports(1)
+    port = unused_port()
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "connect",

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from contract.hosts import unused_port
 from contract.server import Server, environment, until
+
+from tests.ports import unused_port
 
 from ..suites import run, source
 

@@ -13,6 +13,7 @@ from contract.server import Server, until
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 from kombu.exceptions import ChannelError, OperationalError
 
+from tests.ports import unused_port
 from topics.client import Client
 
 Connect = Callable[..., Connection]
@@ -449,10 +450,7 @@ def _is_readable(descriptor: int) -> bool:
 
 def test_no_server_is_a_connection_error() -> None:
     """Kombu repeats what it can, and says so; it does not wait for a client's own patience."""
-    unused = socket.create_server(("127.0.0.1", 0))
-    port = unused.getsockname()[1]
-    unused.close()
-    connection = Connection(f"topics://127.0.0.1:{port}")
+    connection = Connection(f"topics://127.0.0.1:{unused_port()}")
 
     with pytest.raises(OperationalError, match="refused"):
         connection.ensure_connection(max_retries=1, interval_start=0)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.brokers import free_ports
 from tests.cluster.log_promises import fill
+from tests.ports import unused_port
 from topics.protocol.cluster.rule.unit import Shard, TermBegan, encode
 from topics.server.cluster.kafka.asking import Brokers, only
 from topics.server.cluster.kafka.checks import (
@@ -97,7 +97,7 @@ def test_a_clock_may_be_off_by_a_second(sign: int) -> None:
 
 def test_brokers_that_are_not_there_are_waited_for() -> None:
     """For as long as the setting says, and no longer."""
-    [port] = free_ports(1)
+    port = unused_port()
     settings = KafkaSettings(f"127.0.0.1:{port}", start_ms=300)
 
     told = refusal(settings)
