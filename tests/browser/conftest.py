@@ -81,8 +81,10 @@ def console() -> Console:
 
 
 @pytest.fixture
-def page(browser: Any, console: Console) -> Iterator[Any]:
+def page(request: pytest.FixtureRequest, browser: Any, console: Console) -> Iterator[Any]:
     """An empty page, in a profile of its own.  Whatever a test does, the console stays clean."""
+    if "server" in request.fixturenames:
+        request.getfixturevalue("server")  # which ends after the page: that may be loading still
     context = browser.new_context()
     context.set_default_timeout(DEADLINE_MS)
     page = context.new_page()
