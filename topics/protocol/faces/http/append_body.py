@@ -81,7 +81,7 @@ _NOTHING: Final = (None,) * (8 + len(OPTIONS))
 ADDED: Final = ("$", "_topics_")
 """What the names of keys begin with that a server adds to meta."""
 OF_A_LETTER: Final = frozenset({"$dead_letter_errors", "$dead_letter_reason", "$group"})
-"""Keys of a server's whose values a client chose."""
+"""Of these keys, those with what a client said: their values are longer than a server's own words."""
 _JSON: Final = deep(msgspec.json.Decoder().decode)
 _META_KEYS: Final = deep(msgspec.json.Decoder(dict[str, Raw]).decode)
 
